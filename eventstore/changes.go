@@ -1,0 +1,131 @@
+package eventstore
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+)
+
+// changes is what the commands of a batch do to the tables.
+type changes struct {
+	now     time.Time
+	events  eventRows
+	due     liveRows  // inserted into due_runs
+	drop    fencedIDs // deleted from claims
+	keep    []domain.Run
+	kept    fencedIDs // updated in claims
+	dropDue []uuid.UUID
+	outputs []runOutput
+}
+
+// fencedIDs names claim rows by run, claim and version: whoever wrote meanwhile
+// makes them name nothing.
+type fencedIDs struct {
+	runs, claims []uuid.UUID
+	versions     []int32
+}
+
+func (f *fencedIDs) add(r domain.Run) {
+	f.runs, f.claims, f.versions = append(f.runs, r.ID), append(f.claims, r.ClaimID), append(f.versions, int32(r.Version))
+}
+
+type runOutput struct {
+	run     uuid.UUID
+	attempt int
+	Output
+}
+
+// move derives from a run before and after the commands which rows change.
+func (c *changes) move(l *located) {
+	if l.Version == l.before.Version {
+		return
+	}
+	switch {
+	case l.at == inClaims && l.InHand():
+		c.kept.add(l.before)
+		c.keep = append(c.keep, l.Run)
+	case l.at == inClaims:
+		c.drop.add(l.before)
+	case l.at == inDue:
+		c.dropDue = append(c.dropDue, l.ID)
+	}
+	if l.State == domain.Pending && l.at == inClaims {
+		c.due.add(l.Run)
+	}
+}
+
+// The fence in SQL. The rows are locked and their content was decided on, so
+// these find what they name; if ever they do not, the transaction ends.
+//
+// Index: claims_pkey.
+const deleteClaims = `
+WITH gone AS (
+  DELETE FROM claims c USING unnest($1::uuid[], $2::uuid[], $3::int[]) AS u(r, k, v)
+   WHERE c.run_id = u.r AND c.claim_id = u.k AND c.version = u.v RETURNING 1)
+SELECT daybook_expect('claims closed', count(*), $4) FROM gone`
+
+// Index: claims_pkey.
+const updateClaims = `
+WITH kept AS (
+  UPDATE claims c SET start_token = u.t, worker = u.w, started_at = u.sa, lease_until = u.l, deadline = u.d, cancel = u.x, cancel_reason = u.xr,
+         version = u.nv, attempt = u.att, dispatches = u.di, changed_at = u.ch
+    FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::uuid[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[],
+                $9::bool[], $10::text[], $11::int[], $12::int[], $13::int[], $14::timestamptz[])
+         AS u(r, k, v, t, w, sa, l, d, x, xr, nv, att, di, ch)
+   WHERE c.run_id = u.r AND c.claim_id = u.k AND c.version = u.v RETURNING 1)
+SELECT daybook_expect('claims kept', count(*), $15) FROM kept`
+
+// Index: due_runs_pkey.
+const deleteDue = `
+WITH gone AS (DELETE FROM due_runs WHERE run_id = ANY($1) RETURNING 1)
+SELECT daybook_expect('due runs cancelled', count(*), $2) FROM gone`
+
+// Index: run_outputs_pkey.
+const upsertOutput = `
+INSERT INTO run_outputs (run_id, attempt, head, tail, total_bytes, result, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, now())
+ON CONFLICT (run_id, attempt) DO UPDATE SET head = excluded.head, tail = excluded.tail, total_bytes = excluded.total_bytes,
+  result = excluded.result, updated_at = excluded.updated_at`
+
+// queue adds the writes to the batch and reports whether there are any.
+func (c *changes) queue(b *pgx.Batch) bool {
+	if len(c.events.stream) == 0 {
+		return false
+	}
+	if n := len(c.drop.runs); n > 0 {
+		b.Queue(deleteClaims, c.drop.runs, c.drop.claims, c.drop.versions, n)
+	}
+	if n := len(c.keep); n > 0 {
+		c.queueKept(b, n)
+	}
+	if n := len(c.dropDue); n > 0 {
+		b.Queue(deleteDue, c.dropDue, n)
+	}
+	for _, o := range c.outputs {
+		var result any
+		if len(o.Result) > 0 {
+			result = string(o.Result)
+		}
+		b.Queue(upsertOutput, o.run, o.attempt, o.Head, o.Tail, o.TotalBytes, result)
+	}
+	c.events.queue(b)
+	c.due.queueDue(b)
+	return true
+}
+
+func (c *changes) queueKept(b *pgx.Batch, n int) {
+	token, worker, reason := make([]uuid.UUID, n), make([]string, n), make([]string, n)
+	started, lease, changed := make([]time.Time, n), make([]time.Time, n), make([]time.Time, n)
+	deadline, flag := make([]*time.Time, n), make([]bool, n)
+	version, attempt, dispatches := make([]int32, n), make([]int32, n), make([]int32, n)
+	for i, r := range c.keep {
+		token[i], worker[i], started[i], lease[i] = r.Token, r.Worker, r.StartedAt, r.LeaseUntil
+		deadline[i], flag[i], reason[i], changed[i] = r.Deadline, r.CancelRequested, r.CancelReason, r.ChangedAt
+		version[i], attempt[i], dispatches[i] = int32(r.Version), int32(r.Attempt), int32(r.Dispatches)
+	}
+	b.Queue(updateClaims, c.kept.runs, c.kept.claims, c.kept.versions, token, worker, started, lease, deadline,
+		flag, reason, version, attempt, dispatches, changed, n)
+}

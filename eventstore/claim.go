@@ -1,0 +1,249 @@
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+)
+
+// Hint tells a worker what it may start. It carries no arguments: those come
+// with the reply to the start, which charges the attempt.
+type Hint struct {
+	RunID      uuid.UUID
+	ClaimID    uuid.UUID
+	LeaseUntil time.Time
+}
+
+// Message is one dispatch to a lane: the hints that travel and are acknowledged
+// together.
+type Message struct {
+	Queue, Kind string
+	Generation  int // of the broker's stream; above 0 the claim was dispatched before
+	Hints       []Hint
+}
+
+// Outbox writes the messages of a transaction into it. Whatever committed does
+// happens after the commit; if it is never called, the outbox row says what was
+// left to do.
+type Outbox interface {
+	Enqueue(b *pgx.Batch, now time.Time, messages []Message) (committed func(), err error)
+}
+
+// Lane is one queue and kind, as a claimer sees it. Not safe for concurrent use
+// of the same value by several claims; replicas need nothing from one another.
+type Lane struct {
+	Queue, Kind string
+
+	mu      sync.Mutex
+	lows    [domain.Priorities]time.Time
+	full    time.Time // when every level was last looked at from its beginning
+	batches int
+}
+
+// NewLane makes a lane that begins with a full scan.
+func NewLane(queue, kind string) *Lane { return &Lane{Queue: queue, Kind: kind} }
+
+// Claims look at a level from lookBack before the place where the last one
+// ended, so that the dead index entries of runs long gone are not walked again
+// and again while some open snapshot keeps them. Whatever such a claim could
+// pass over, a row another transaction held and gave back, is found by the full
+// scan. Writers that would commit a run behind lookBack roll back instead.
+const (
+	lookBack      = 10 * time.Second
+	fullScanEvery = 30 * time.Second
+	fairEvery     = 10 // every so many batches the level with the oldest run goes first
+)
+
+// ClaimRequest asks for runs of a lane.
+type ClaimRequest struct {
+	Lane   *Lane
+	Limit  int
+	Lease  time.Duration // dispatch lease
+	Parcel int           // hints a message, at least 1
+}
+
+// Claimed is what a claim took.
+type Claimed struct {
+	Runs []domain.Run
+	Now  time.Time
+	// Full says that the limit was reached: there may be more.
+	Full bool
+}
+
+// Level by level until the batch is full. Equality on the priority keeps each
+// scan inside its level's due part of the index. Which rows are taken is in
+// order, oldest first within a level; the order they come back in is not.
+//
+// A row that changes between the scan and its lock is skipped, not lost: a batch
+// that is not full does not prove that nothing is due.
+//
+// Index: due_runs_lane; the DELETE goes by ctid.
+const takeDue = `
+DELETE FROM due_runs WHERE ctid = ANY (ARRAY (
+  SELECT r.ctid
+    FROM unnest($3::smallint[], $4::timestamptz[]) WITH ORDINALITY AS p(level, low, rank),
+         LATERAL (SELECT d.ctid FROM due_runs d
+                   WHERE d.queue = $1 AND d.kind = $2 AND d.priority = p.level AND d.ready_at BETWEEN p.low AND now()
+                   ORDER BY d.ready_at FOR UPDATE SKIP LOCKED LIMIT $5) r
+   LIMIT $5))
+RETURNING ` + dueColumns
+
+// Index: due_runs_lane, one row a level.
+const oldestLevel = `
+SELECT p.level FROM unnest($3::smallint[]) AS p(level),
+       LATERAL (SELECT d.ready_at FROM due_runs d
+                 WHERE d.queue = $1 AND d.kind = $2 AND d.priority = p.level AND d.ready_at <= now()
+                 ORDER BY d.ready_at LIMIT 1) r
+ ORDER BY r.ready_at LIMIT 1`
+
+// Claim takes due runs of a lane in hand: due rows go, claim rows and RunClaimed
+// come, and the outbox gets their dispatch, in one transaction. A claimer never
+// waits for another: what is locked is skipped. A run that cannot be claimed is
+// parked after the others went through; see Parked.
+func (s *Store) Claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed, error) {
+	q.Lane.mu.Lock()
+	defer q.Lane.mu.Unlock()
+	q.Parcel = max(q.Parcel, 1)
+	for {
+		var c Claimed
+		err := again(ctx, func() (err error) {
+			c, err = s.claim(ctx, q, out)
+			return err
+		})
+		switch {
+		case err == nil || !blamesRow(err):
+			return c, err
+		case q.Limit > 1:
+			q.Limit = (q.Limit + 1) / 2
+		default:
+			return Claimed{}, s.park(ctx, q.Lane, err)
+		}
+	}
+}
+
+func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed, error) {
+	lane := q.Lane
+	levels, lows := lane.order(ctx, s)
+	var taken []domain.Run
+	tx, err := begin(ctx, s.loops, takeDue, []any{lane.Queue, lane.Kind, levels, lows, q.Limit}, func(rows pgx.Rows) error {
+		r, err := scanDue(rows)
+		taken = append(taken, r)
+		return err
+	})
+	if err != nil {
+		return Claimed{}, err
+	}
+	defer tx.rollback(ctx)
+	if len(taken) == 0 {
+		lane.advance(tx.now, nil, false)
+		return Claimed{Now: tx.now}, nil
+	}
+	var rows liveRows
+	var events eventRows
+	for i, r := range taken {
+		d, err := domain.DecideRun(r, domain.ClaimRun{ClaimID: uuid.New(), Lease: q.Lease}, tx.now)
+		if err != nil {
+			return Claimed{}, fmt.Errorf("claim run %s: %w", r.ID, err)
+		}
+		at := domain.EventTime(r.ChangedAt, tx.now)
+		if taken[i], err = domain.EvolveRun(r, d.Event, at); err != nil {
+			return Claimed{}, err
+		}
+		rows.add(taken[i])
+		if err := events.add(r.ID, taken[i].Version, at, s.meta(Meta{}), d.Event); err != nil {
+			return Claimed{}, err
+		}
+	}
+	b := &pgx.Batch{}
+	rows.queueClaims(b)
+	events.queue(b)
+	committed, err := out.Enqueue(b, tx.now, messages(lane, taken, q.Parcel))
+	if err != nil {
+		return Claimed{}, fmt.Errorf("write dispatches: %w", err)
+	}
+	if err := tx.commit(ctx, b); err != nil {
+		return Claimed{}, conflict(err)
+	}
+	committed()
+	c := Claimed{Runs: taken, Now: tx.now, Full: len(taken) == q.Limit}
+	lane.advance(tx.now, taken, c.Full)
+	return c, nil
+}
+
+func messages(l *Lane, runs []domain.Run, parcel int) []Message {
+	out := make([]Message, 0, (len(runs)+parcel-1)/parcel)
+	hints := make([]Hint, len(runs))
+	for i, r := range runs {
+		hints[i] = Hint{RunID: r.ID, ClaimID: r.ClaimID, LeaseUntil: r.LeaseUntil}
+	}
+	for len(hints) > 0 {
+		n := min(parcel, len(hints))
+		out = append(out, Message{Queue: l.Queue, Kind: l.Kind, Hints: hints[:n:n]})
+		hints = hints[n:]
+	}
+	return out
+}
+
+// order gives the levels in the order to look at them, and where to begin.
+func (l *Lane) order(ctx context.Context, s *Store) ([]int16, []time.Time) {
+	if time.Since(l.full) > fullScanEvery {
+		l.lows, l.full = [domain.Priorities]time.Time{}, time.Now()
+	}
+	levels := make([]int16, domain.Priorities)
+	for i := range levels {
+		levels[i] = int16(i)
+	}
+	l.batches++
+	if l.batches%fairEvery == 0 {
+		var oldest int16
+		err := s.loops.QueryRow(ctx, oldestLevel, l.Queue, l.Kind, levels).Scan(&oldest)
+		if err == nil {
+			copy(levels[1:oldest+1], levels[:oldest])
+			levels[0] = oldest
+		} else if !errors.Is(err, pgx.ErrNoRows) {
+			s.log.DebugContext(ctx, "oldest level not found, going by priority", "queue", l.Queue, "kind", l.Kind, "error", err)
+		}
+	}
+	lows := make([]time.Time, len(levels))
+	for i, level := range levels {
+		lows[i] = l.lows[level]
+		if lows[i].IsZero() {
+			lows[i] = time.Unix(0, 0)
+		}
+	}
+	return levels, lows
+}
+
+// advance moves the lows to lookBack before what the batch has seen: everything
+// due if it was not full, else its newest run of each level.
+func (l *Lane) advance(now time.Time, taken []domain.Run, full bool) {
+	for i := range l.lows {
+		if l.lows[i].After(now) { // the database's clock stepped back
+			l.full = time.Time{}
+		}
+		if !full {
+			l.lows[i] = now.Add(-lookBack)
+		}
+	}
+	if !full {
+		return
+	}
+	var newest [domain.Priorities]time.Time
+	for _, r := range taken {
+		if r.ReadyAt.After(newest[r.Priority]) {
+			newest[r.Priority] = r.ReadyAt
+		}
+	}
+	for i, t := range newest {
+		if low := t.Add(-lookBack); !t.IsZero() && low.After(l.lows[i]) {
+			l.lows[i] = low
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package eventstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/domain/schedule"
+)
+
+// Command is something asked of one run. Timeouts and retry policies need not be
+// filled in: they come from the version of the job that the run is pinned to.
+type Command struct {
+	RunID  uuid.UUID
+	Do     domain.RunCommand
+	Output *Output // what the attempt wrote, stored with its outcome
+	Meta   Meta
+}
+
+// Output is what an attempt wrote and returned.
+type Output struct {
+	Head, Tail []byte
+	TotalBytes int64
+	Result     json.RawMessage
+}
+
+// Answer is what became of a command.
+type Answer struct {
+	domain.Decision
+	Run  domain.Run     // after the command
+	Spec domain.JobSpec // that the run is pinned to
+	Now  time.Time      // the transaction's
+	Err  error          // *domain.Refusal, or why this command alone could not be stored
+}
+
+// Execute decides the commands and records what they decide, all in one
+// transaction. Commands on one run are decided in their order. A command that
+// cannot be stored is answered with its error and takes no other down with it; a
+// result that cannot be stored makes the run fail for that reason. The returned
+// error is about the database as a whole: nothing is known to have happened.
+func (s *Store) Execute(ctx context.Context, commands []Command) ([]Answer, error) {
+	if len(commands) == 0 {
+		return nil, nil
+	}
+	var answers []Answer
+	err := again(ctx, func() (err error) {
+		answers, err = s.execute(ctx, commands)
+		return err
+	})
+	switch {
+	case err == nil:
+		return answers, nil
+	case !blamesRow(err):
+		return nil, err
+	case len(commands) > 1:
+		half := len(commands) / 2
+		first, err := s.Execute(ctx, commands[:half])
+		if err != nil {
+			return nil, err
+		}
+		second, err := s.Execute(ctx, commands[half:])
+		return append(first, second...), err
+	}
+	c := commands[0]
+	if done, ok := c.Do.(domain.SucceedRun); ok && c.Output != nil {
+		s.log.WarnContext(ctx, "result cannot be stored, run fails", "run_id", c.RunID, "error", err)
+		c.Output = nil
+		c.Do = domain.FailRun{ClaimID: done.ClaimID, Error: domain.RunError{Type: ErrorUnstorable, Message: err.Error()}}
+		return s.Execute(ctx, []Command{c})
+	}
+	return []Answer{{Err: fmt.Errorf("run %s: %w", c.RunID, err)}}, nil
+}
+
+// ErrorUnstorable is the type of the error recorded for a run whose result the
+// database refuses.
+const ErrorUnstorable = "unstorable_result"
+
+func blamesRow(err error) bool {
+	var illegal *domain.IllegalEventError
+	var expression *schedule.Error
+	return isCulprit(err) || errors.Is(err, ErrVersionConflict) || errors.Is(err, domain.ErrUnknownEvent) || errors.As(err, &illegal) || errors.As(err, &expression)
+}
+
+// Index: claims_pkey.
+const lockClaims = `SELECT ` + claimColumns + ` FROM claims WHERE run_id = ANY($1) ORDER BY run_id FOR UPDATE`
+
+// Index: due_runs_pkey.
+const lockDue = `SELECT ` + dueColumns + ` FROM due_runs WHERE run_id = ANY($1) ORDER BY run_id FOR UPDATE`
+
+func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, error) {
+	ids := make([]uuid.UUID, len(commands))
+	for i, c := range commands {
+		ids[i] = c.RunID
+	}
+	ids = distinct(ids)
+	found := make(map[uuid.UUID]*located, len(ids))
+	tx, err := begin(ctx, s.ops, lockClaims, []any{ids}, func(rows pgx.Rows) error {
+		r, err := scanClaim(rows)
+		found[r.ID] = &located{Run: r, before: r, at: inClaims}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer tx.rollback(ctx)
+	if err := s.locateRest(ctx, tx, commands, ids, found); err != nil {
+		return nil, err
+	}
+	answers, changes, err := s.decide(ctx, tx, commands, found)
+	if err != nil {
+		return nil, err
+	}
+	b := &pgx.Batch{}
+	if !changes.queue(b) {
+		return answers, nil
+	}
+	if err := tx.commit(ctx, b); err != nil {
+		return nil, conflict(err)
+	}
+	return answers, nil
+}
+
+// place is where a run's live row was found.
+type place int
+
+const (
+	nowhere place = iota // finished, or never was
+	inClaims
+	inDue
+)
+
+// located is a run, locked where it lies, before and after the commands.
+type located struct {
+	domain.Run
+	before domain.Run
+	at     place
+}
+
+// locateRest finds the runs that the claims table cannot speak for: those not in
+// it, and those whose open claim is not the command's, which only the stream can
+// answer.
+func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, ids []uuid.UUID, found map[uuid.UUID]*located) error {
+	var due, fold []uuid.UUID
+	for _, c := range commands {
+		l := found[c.RunID]
+		claim, fenced := claimOf(c.Do)
+		switch {
+		case l == nil && !fenced:
+			due = append(due, c.RunID)
+		case l == nil || fenced && l.ClaimID != claim:
+			fold = append(fold, c.RunID)
+		}
+	}
+	due, fold = distinct(due), distinct(fold)
+	if len(due) > 0 {
+		err := tx.query(ctx, lockDue, []any{due}, func(rows pgx.Rows) error {
+			r, err := scanDue(rows)
+			found[r.ID] = &located{Run: r, before: r, at: inDue}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("look for due runs: %w", err)
+		}
+		for _, id := range due {
+			if found[id] == nil {
+				fold = append(fold, id)
+			}
+		}
+	}
+	if len(fold) == 0 {
+		return nil
+	}
+	runs, err := foldRuns(ctx, tx, fold)
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		r, folded := runs[c.RunID]
+		l := found[c.RunID]
+		switch {
+		case !folded && l == nil:
+			found[c.RunID] = &located{Run: domain.Run{ID: c.RunID}}
+		case !folded:
+		case l == nil:
+			// The row may have moved on between the statements: into a claim of
+			// this very command, or from one table to the next.
+			claim, fenced := claimOf(c.Do)
+			if fenced && r.InHand() && r.ClaimID == claim || !fenced && !r.State.Terminal() {
+				return errLookAgain
+			}
+			found[c.RunID] = &located{Run: r, before: r, at: nowhere}
+		default:
+			l.Run, l.before = r, r
+		}
+	}
+	return nil
+}
+
+// claimOf is the claim that a command speaks for, if it speaks for one.
+func claimOf(c domain.RunCommand) (uuid.UUID, bool) {
+	switch c := c.(type) {
+	case domain.StartRun:
+		return c.ClaimID, true
+	case domain.SucceedRun:
+		return c.ClaimID, true
+	case domain.FailRun:
+		return c.ClaimID, true
+	case domain.SnoozeRun:
+		return c.ClaimID, true
+	case domain.ReleaseRun:
+		return c.ClaimID, true
+	case domain.ScheduleRun, domain.ClaimRun, domain.ExpireRun, domain.CancelRun, domain.SkipRun:
+	}
+	return uuid.Nil, false
+}
+
+// decide decides the commands in order and gathers what they change.
+func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, found map[uuid.UUID]*located) ([]Answer, *changes, error) {
+	runs := make([]domain.Run, 0, len(found))
+	for _, l := range found {
+		if l.Version > 0 {
+			runs = append(runs, l.Run)
+		}
+	}
+	specs, err := s.specsFor(ctx, tx, runs)
+	if err != nil {
+		return nil, nil, err
+	}
+	answers := make([]Answer, len(commands))
+	ch := &changes{now: tx.now}
+	for i, c := range commands {
+		l := found[c.RunID]
+		spec := specs[specKey{l.JobID, l.JobVersion}]
+		a := &answers[i]
+		a.Spec, a.Now = spec, tx.now
+		a.Decision, a.Err = domain.DecideRun(l.Run, withPolicies(c.Do, spec), tx.now)
+		if a.Err == nil && !a.Repeat {
+			if err := s.apply(l, c, a.Event, ch); err != nil {
+				return nil, nil, err
+			}
+		}
+		a.Run = l.Run
+	}
+	for _, l := range found {
+		ch.move(l)
+	}
+	return answers, ch, nil
+}
+
+func (s *Store) apply(l *located, c Command, e domain.RunEvent, ch *changes) error {
+	at := domain.EventTime(l.ChangedAt, ch.now)
+	next, err := domain.EvolveRun(l.Run, e, at)
+	if err != nil {
+		return err
+	}
+	if c.Output != nil {
+		ch.outputs = append(ch.outputs, runOutput{run: l.ID, attempt: l.Attempt, Output: *c.Output})
+	}
+	l.Run = next
+	return ch.events.add(l.ID, next.Version, at, s.meta(c.Meta), e)
+}
+
+func withPolicies(c domain.RunCommand, spec domain.JobSpec) domain.RunCommand {
+	switch c := c.(type) {
+	case domain.StartRun:
+		c.Timeout = spec.Timeout.Std()
+		return c
+	case domain.FailRun:
+		c.Policy = spec.Retry
+		return c
+	case domain.ExpireRun:
+		c.Policy = spec.Retry
+		return c
+	default:
+		return c
+	}
+}
+
+func distinct(ids []uuid.UUID) []uuid.UUID {
+	slices.SortFunc(ids, compareIDs)
+	return slices.Compact(ids)
+}
+
+func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }

@@ -1,0 +1,214 @@
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+)
+
+// The reaper's guard is the condition on lease_until: FOR UPDATE evaluates it
+// again on the row as it is after the lock, so a lease renewed meanwhile is left
+// alone. Skipping locked rows is safe: whoever holds one is renewing or closing
+// it, and the next pass looks again.
+//
+// Index: none. The table holds the runs in hand and is scanned.
+const lockExpired = `SELECT ` + claimColumns + ` FROM claims WHERE lease_until <= now() ORDER BY run_id LIMIT $1 FOR UPDATE SKIP LOCKED`
+
+// Expired is a claim that the reaper closed.
+type Expired struct {
+	Run   domain.Run // after
+	Event domain.RunEvent
+	Held  time.Duration // how long past its lease the claim was closed
+}
+
+// ExpireClaims closes up to limit claims whose lease is over: a run that was
+// started is charged and tried again or fails, one that was not is released.
+// Excused says that the broker lost its messages, which puts no run off. If one
+// claim cannot be closed the others still are, and it is reported in the error.
+func (s *Store) ExpireClaims(ctx context.Context, limit int, excused bool) ([]Expired, error) {
+	var out []Expired
+	err := again(ctx, func() (err error) {
+		out, err = s.expire(ctx, limit, excused)
+		return err
+	})
+	switch {
+	case err == nil || !blamesRow(err):
+		return out, err
+	case limit > 1:
+		return s.ExpireClaims(ctx, limit/2, excused)
+	}
+	return nil, s.putOff(ctx, err)
+}
+
+// Index: none, as lockExpired; parked_runs_pkey.
+const putOffExpired = `
+WITH held AS (
+  UPDATE claims SET lease_until = now() + interval '1 minute'
+   WHERE run_id = (SELECT run_id FROM claims WHERE lease_until <= now() ORDER BY run_id LIMIT 1 FOR UPDATE SKIP LOCKED)
+  RETURNING *)
+INSERT INTO parked_runs (run_id, job_id, parked_at, reason, row)
+SELECT h.run_id, h.job_id, now(), $1, to_jsonb(h.*) FROM held h
+ON CONFLICT (run_id) DO UPDATE SET parked_at = excluded.parked_at, reason = excluded.reason, row = excluded.row
+RETURNING run_id`
+
+// putOff gets a claim that cannot be closed out of the way of the others: it is
+// reported as parked and tried again a minute later. It always returns an error.
+func (s *Store) putOff(ctx context.Context, cause error) error {
+	var run uuid.UUID
+	if err := s.ops.QueryRow(ctx, putOffExpired, cause.Error()).Scan(&run); err != nil {
+		return errors.Join(cause, err)
+	}
+	return &ParkedError{Run: run, Reason: cause}
+}
+
+func (s *Store) expire(ctx context.Context, limit int, excused bool) ([]Expired, error) {
+	found := map[uuid.UUID]*located{}
+	var commands []Command
+	tx, err := begin(ctx, s.ops, lockExpired, []any{limit}, func(rows pgx.Rows) error {
+		r, err := scanClaim(rows)
+		found[r.ID] = &located{Run: r, before: r, at: inClaims}
+		commands = append(commands, Command{RunID: r.ID, Do: domain.ExpireRun{Excused: excused}})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer tx.rollback(ctx)
+	if len(commands) == 0 {
+		return nil, nil
+	}
+	answers, changes, err := s.decide(ctx, tx, commands, found)
+	if err != nil {
+		return nil, err
+	}
+	b := &pgx.Batch{}
+	if changes.queue(b) {
+		if err := tx.commit(ctx, b); err != nil {
+			return nil, conflict(err)
+		}
+	}
+	var out []Expired
+	var errs []error
+	for i, a := range answers {
+		if a.Err != nil {
+			errs = append(errs, a.Err)
+			continue
+		}
+		held := tx.now.Sub(found[commands[i].RunID].before.LeaseUntil)
+		out = append(out, Expired{Run: a.Run, Event: a.Event, Held: held})
+	}
+	return out, errors.Join(errs...)
+}
+
+// Beat asks to renew the lease of one claim.
+type Beat struct {
+	RunID, ClaimID uuid.UUID
+	Progress       *float32
+	Message        string
+}
+
+// Beaten is the answer to a Beat.
+type Beaten struct {
+	Remaining time.Duration // of the lease, by the database's clock
+	Cancel    bool          // the run is to stop
+	Code      domain.Code   // the refusal, if it was refused
+}
+
+// A lapsed lease is not renewed, although the reaper has not come yet: its
+// holder has stopped by its own clock, or should have.
+//
+// Index: claims_pkey. The rows are locked in the order of their ids first.
+const renew = `
+WITH mine AS (
+  SELECT c.run_id, c.claim_id, c.start_token IS NOT NULL AS started, c.lease_until > now() AS live
+    FROM claims c JOIN unnest($1::uuid[], $2::uuid[]) AS u(r, k) ON c.run_id = u.r AND c.claim_id = u.k
+   ORDER BY c.run_id FOR UPDATE OF c),
+renewed AS (
+  UPDATE claims c SET lease_until = least(now() + $3::interval, c.deadline + $4::interval)
+    FROM mine m WHERE c.run_id = m.run_id AND m.started AND m.live
+  RETURNING c.run_id, c.lease_until - now() AS remaining, c.cancel)
+SELECT m.run_id, m.claim_id, m.started, m.live, r.remaining, r.cancel FROM mine m LEFT JOIN renewed r USING (run_id)`
+
+// Index: run_outputs_pkey.
+const upsertProgress = `
+INSERT INTO run_outputs (run_id, attempt, progress, message, updated_at)
+SELECT c.run_id, c.attempt, u.p, u.m, now() FROM unnest($1::uuid[], $2::uuid[], $3::real[], $4::text[]) AS u(r, k, p, m)
+  JOIN claims c ON c.run_id = u.r AND c.claim_id = u.k
+ON CONFLICT (run_id, attempt) DO UPDATE SET progress = coalesce(excluded.progress, run_outputs.progress),
+  message = coalesce(excluded.message, run_outputs.message), updated_at = excluded.updated_at`
+
+// Heartbeat renews leases, no further than the outcome of the attempt is awaited
+// after its deadline. Beats are no events. The answers are in the order of the
+// beats.
+func (s *Store) Heartbeat(ctx context.Context, beats []Beat, lease time.Duration) ([]Beaten, error) {
+	ids, claims := make([]uuid.UUID, len(beats)), make([]uuid.UUID, len(beats))
+	for i, b := range beats {
+		ids[i], claims[i] = b.RunID, b.ClaimID
+	}
+	type key struct{ run, claim uuid.UUID }
+	renewed := make(map[key]Beaten, len(beats))
+	rows, err := s.ops.Query(ctx, renew, ids, claims, lease, domain.DefaultComplete)
+	if err != nil {
+		return nil, err
+	}
+	err = eachRow(rows, func(rows pgx.Rows) error {
+		var k key
+		var started, live bool
+		var remaining *time.Duration
+		var cancel *bool
+		if err := rows.Scan(&k.run, &k.claim, &started, &live, &remaining, &cancel); err != nil {
+			return err
+		}
+		switch {
+		case !started:
+			renewed[k] = Beaten{Code: domain.CodeNotStarted}
+		case !live:
+			renewed[k] = Beaten{Code: domain.CodeLeaseOver}
+		default:
+			renewed[k] = Beaten{Remaining: deref(remaining), Cancel: deref(cancel)}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Beaten, len(beats))
+	for i, b := range beats {
+		beaten, ok := renewed[key{b.RunID, b.ClaimID}]
+		if !ok {
+			beaten.Code = domain.CodeStaleClaim
+		}
+		out[i] = beaten
+	}
+	return out, s.progress(ctx, beats)
+}
+
+func (s *Store) progress(ctx context.Context, beats []Beat) error {
+	var ids, claims []uuid.UUID
+	var progress []*float32
+	var message []*string
+	seen := map[uuid.UUID]bool{}
+	for _, b := range beats {
+		if b.Progress == nil && b.Message == "" || seen[b.RunID] {
+			continue
+		}
+		seen[b.RunID] = true
+		ids, claims, progress = append(ids, b.RunID), append(claims, b.ClaimID), append(progress, b.Progress)
+		var m *string
+		if b.Message != "" {
+			text := domain.StorableError(domain.RunError{Message: b.Message}).Message
+			m = &text
+		}
+		message = append(message, m)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := s.ops.Exec(ctx, upsertProgress, ids, claims, progress, message)
+	return err
+}

@@ -1,0 +1,265 @@
+package eventstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+)
+
+// Materialized is what one pass of the materializer did.
+type Materialized struct {
+	Jobs    int
+	Runs    []domain.Run
+	Skipped int       // instants covered by FiresSkipped
+	Next    time.Time // the earliest instant to come of the jobs looked at; zero if none
+	Now     time.Time
+	Full    bool // there may be more due now
+}
+
+// Index: jobs_next_fire. Locked jobs are another replica's.
+const lockDueJobs = `SELECT ` + jobColumns + ` FROM jobs WHERE next_fire <= now() ORDER BY next_fire LIMIT $1 FOR UPDATE SKIP LOCKED`
+
+// firesPerJob paces a job that makes up for a long absence: the others' instants
+// are not kept waiting behind it.
+const firesPerJob = 100
+
+// Materialize decides the instants that are due of up to limit jobs: slot,
+// RunScheduled and due row for those that run, one FiresSkipped for a gap, and
+// the job's watermark, in one transaction. Any number of replicas may call it.
+func (s *Store) Materialize(ctx context.Context, limit int) (Materialized, error) {
+	var out Materialized
+	err := s.withPartitions(ctx, func(span *span) error {
+		return again(ctx, func() (err error) {
+			out, err = s.materialize(ctx, limit, span)
+			return err
+		})
+	})
+	switch {
+	case err == nil || !blamesRow(err):
+		return out, err
+	case limit > 1:
+		return s.Materialize(ctx, limit/2)
+	}
+	return Materialized{}, s.putOffJob(ctx, err)
+}
+
+// Index: jobs_next_fire.
+const putOffDueJob = `
+UPDATE jobs SET next_fire = now() + interval '1 minute'
+ WHERE id = (SELECT id FROM jobs WHERE next_fire <= now() ORDER BY next_fire LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING name`
+
+// putOffJob gets a job that cannot be decided out of the way of the others. Its
+// watermark stays: nothing is lost. It always returns an error.
+func (s *Store) putOffJob(ctx context.Context, cause error) error {
+	var name string
+	if err := s.loops.QueryRow(ctx, putOffDueJob).Scan(&name); err != nil {
+		return errors.Join(cause, err)
+	}
+	return fmt.Errorf("job %q cannot be decided, tried again in a minute: %w", name, cause)
+}
+
+func (s *Store) materialize(ctx context.Context, limit int, span *span) (Materialized, error) {
+	var jobs []jobRow
+	tx, err := begin(ctx, s.loops, lockDueJobs, []any{limit}, func(rows pgx.Rows) error {
+		j, err := scanJob(rows)
+		jobs = append(jobs, j)
+		return err
+	})
+	if err != nil {
+		return Materialized{}, err
+	}
+	defer tx.rollback(ctx)
+	out := Materialized{Jobs: len(jobs), Now: tx.now, Full: len(jobs) == limit}
+	if len(jobs) == 0 {
+		return out, nil
+	}
+	var w jobWrites
+	for i := range jobs {
+		j := &jobs[i]
+		if err := s.decideDue(&w, j, tx.now, firesPerJob); err != nil {
+			return Materialized{}, err
+		}
+		w.jobs = append(w.jobs, *j)
+		if j.NextFire != nil && (out.Next.IsZero() || j.NextFire.Before(out.Next)) {
+			out.Next = *j.NextFire
+		}
+	}
+	out.Full = out.Full || !out.Next.IsZero() && !out.Next.After(tx.now)
+	out.Skipped = w.skipped
+	if err := s.writeJobs(ctx, tx, &w, span); err != nil {
+		return Materialized{}, err
+	}
+	for _, f := range w.fires {
+		out.Runs = append(out.Runs, f.run)
+	}
+	return out, nil
+}
+
+// decideDue decides the job's instants up to now and moves its watermark and
+// next fire. A command's limit must not leave instants behind.
+func (s *Store) decideDue(w *jobWrites, j *jobRow, now time.Time, limit int) error {
+	if !j.Active() || j.NextFire == nil || j.NextFire.After(now) {
+		return nil
+	}
+	set, err := j.Spec.Instants()
+	if err != nil {
+		return fmt.Errorf("job %s: %w", j.Spec.Name, err)
+	}
+	p := domain.PlanFires(j.Spec, set, j.Watermark, now, limit)
+	if limit == maxFiresOfCommand && p.Through.Before(now) {
+		return &BehindError{Job: j.Spec.Name, Through: p.Through}
+	}
+	if p.Skipped != nil {
+		w.skipped += p.Skipped.Count
+		at := domain.EventTime(j.ChangedAt, now)
+		if j.Job, err = domain.EvolveJob(j.Job, *p.Skipped, at); err != nil {
+			return err
+		}
+		if err := w.events.add(j.ID, j.Version, at, s.meta(Meta{}), *p.Skipped); err != nil {
+			return err
+		}
+	}
+	for _, f := range p.Fires {
+		e := domain.RunScheduled{
+			JobID: j.ID, Job: j.Spec.Name, JobVersion: j.SpecVersion, Origin: domain.OriginSchedule,
+			ScheduledAt: f.At, ReadyAt: readyAt(f.At, now), Nominal: f.Nominal, CatchUp: f.CatchUp,
+			Queue: j.Spec.Queue, Kind: j.Spec.Kind, Priority: j.Spec.Priority,
+		}
+		run, err := domain.EvolveRun(domain.Run{ID: domain.SlotID(j.ID, f.At)}, e, now)
+		if err != nil {
+			return err
+		}
+		w.fires = append(w.fires, fire{run: run, event: e, at: now, meta: s.meta(Meta{}), civil: domain.CivilKey(set, f.Fire)})
+	}
+	j.Watermark = p.Through
+	j.NextFire = nil
+	if !p.Next.IsZero() {
+		j.NextFire = &p.Next
+	}
+	return nil
+}
+
+// BehindError refuses a command on a job whose due instants are too many to
+// decide with it.
+type BehindError struct {
+	Job     string
+	Through time.Time
+}
+
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("job %q is still making up for instants after %s; try again in a moment", e.Job, e.Through.UTC().Format(time.RFC3339))
+}
+
+// Only a returned slot gets an event and a due row: the instant had no decision
+// before. In the order of the key, so that two writers cannot wait for each
+// other.
+//
+// Index: run_slots_pkey and run_slots_nominal.
+const insertSlots = `
+INSERT INTO run_slots (job_id, scheduled_at, run_id, nominal)
+SELECT j, t, r, nullif(c, '') FROM unnest($1::uuid[], $2::timestamptz[], $3::uuid[], $4::text[]) AS u(j, t, r, c) ORDER BY j, t
+ON CONFLICT DO NOTHING RETURNING run_id`
+
+// Index: jobs_pkey.
+const upsertJobs = `
+INSERT INTO jobs (id, name, spec, version, spec_version, paused, pause_reason, archived, next_fire, materialized_through, created_at, changed_at)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::jsonb[], $4::int[], $5::int[], $6::bool[], $7::text[], $8::bool[],
+                     $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::timestamptz[])
+ON CONFLICT (id) DO UPDATE SET spec = excluded.spec, version = excluded.version, spec_version = excluded.spec_version,
+  paused = excluded.paused, pause_reason = excluded.pause_reason, archived = excluded.archived,
+  next_fire = excluded.next_fire, materialized_through = excluded.materialized_through, changed_at = excluded.changed_at`
+
+// Index: jobs_pkey. The rows are locked.
+const advanceJobs = `
+UPDATE jobs j SET version = u.v, next_fire = u.n, materialized_through = u.m, changed_at = u.c
+  FROM unnest($1::uuid[], $2::int[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[]) AS u(i, v, n, m, c) WHERE j.id = u.i`
+
+// writeJobs writes and commits.
+func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span) error {
+	if err := s.insertSlots(ctx, tx, w); err != nil {
+		return err
+	}
+	var due liveRows
+	for _, f := range w.fires {
+		span.add(f.run.ScheduledAt)
+		due.add(f.run)
+		if err := w.events.add(f.run.ID, f.run.Version, f.at, f.meta, f.event); err != nil {
+			return err
+		}
+	}
+	b := &pgx.Batch{}
+	if n := len(w.dropDue); n > 0 {
+		b.Queue(deleteDue, w.dropDue, n)
+	}
+	if err := w.queueJobs(b); err != nil {
+		return err
+	}
+	due.queueDue(b)
+	w.events.queue(b)
+	return conflict(tx.commit(ctx, b))
+}
+
+// insertSlots keeps the fires whose instants had no decision.
+func (s *Store) insertSlots(ctx context.Context, tx *txn, w *jobWrites) error {
+	if len(w.fires) == 0 {
+		return nil
+	}
+	slices.SortFunc(w.fires, func(a, b fire) int {
+		return cmp.Or(bytes.Compare(a.run.JobID[:], b.run.JobID[:]), a.run.ScheduledAt.Compare(b.run.ScheduledAt))
+	})
+	n := len(w.fires)
+	jobs, ids, at, civil := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]time.Time, n), make([]string, n)
+	for i, f := range w.fires {
+		jobs[i], ids[i], at[i], civil[i] = f.run.JobID, f.run.ID, f.run.ScheduledAt, f.civil
+	}
+	free := make(map[uuid.UUID]bool, n)
+	err := tx.query(ctx, insertSlots, []any{jobs, at, ids, civil}, func(rows pgx.Rows) error {
+		var id uuid.UUID
+		err := rows.Scan(&id)
+		free[id] = true
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.fires = slices.DeleteFunc(w.fires, func(f fire) bool { return !free[f.run.ID] })
+	return nil
+}
+
+func (w *jobWrites) queueJobs(b *pgx.Batch) error {
+	n := len(w.jobs)
+	ids, names, specs, reasons := make([]uuid.UUID, n), make([]string, n), make([]string, n), make([]string, n)
+	version, specVersion := make([]int32, n), make([]int32, n)
+	paused, archived := make([]bool, n), make([]bool, n)
+	next, through, created, changed := make([]*time.Time, n), make([]time.Time, n), make([]time.Time, n), make([]time.Time, n)
+	defined := false
+	for i, j := range w.jobs {
+		ids[i], names[i], version[i], specVersion[i] = j.ID, j.Spec.Name, int32(j.Version), int32(j.SpecVersion)
+		paused[i], reasons[i], archived[i] = j.Paused, j.PauseReason, j.Archived
+		next[i], through[i], created[i], changed[i] = j.NextFire, j.Watermark, j.CreatedAt, j.ChangedAt
+		defined = defined || j.commanded
+	}
+	if !defined {
+		b.Queue(advanceJobs, ids, version, next, through, changed)
+		return nil
+	}
+	for i, j := range w.jobs {
+		spec, err := json.Marshal(j.Spec)
+		if err != nil {
+			return fmt.Errorf("job %s: encode definition: %w", j.Spec.Name, err)
+		}
+		specs[i] = string(spec)
+	}
+	b.Queue(upsertJobs, ids, names, specs, version, specVersion, paused, reasons, archived, next, through, created, changed)
+	return nil
+}

@@ -1,0 +1,120 @@
+package eventstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Silence is how long an engine or worker may say nothing before it counts as
+// gone. They speak every third of it.
+const Silence = 15 * time.Second
+
+// WorkerLane is a lane that a worker declares.
+type WorkerLane struct {
+	Queue string `json:"queue"`
+	Kind  string `json:"kind"`
+}
+
+// Worker is a process that executes runs.
+type Worker struct {
+	ID        string
+	Lanes     []WorkerLane
+	Slots     int
+	Version   string
+	Host      string
+	FirstSeen time.Time
+	SeenAt    time.Time
+}
+
+// Index: workers_pkey.
+const upsertWorker = `
+INSERT INTO workers (worker_id, lanes, slots, version, host, first_seen, seen_at) VALUES ($1, $2, $3, $4, $5, now(), now())
+ON CONFLICT (worker_id) DO UPDATE SET lanes = excluded.lanes, slots = excluded.slots, version = excluded.version, host = excluded.host, seen_at = excluded.seen_at`
+
+// SeeWorker records a worker's presence. Slots of 0 say that it drains.
+func (s *Store) SeeWorker(ctx context.Context, w Worker) error {
+	lanes, err := json.Marshal(w.Lanes)
+	if err != nil {
+		return err
+	}
+	if _, err := s.ops.Exec(ctx, upsertWorker, w.ID, string(lanes), w.Slots, w.Version, w.Host); err != nil {
+		return fmt.Errorf("record worker %s: %w", w.ID, err)
+	}
+	return nil
+}
+
+// Index: none; the table is small.
+const selectWorkers = `SELECT worker_id, lanes, slots, version, host, first_seen, seen_at FROM workers WHERE seen_at > now() - $1::interval ORDER BY worker_id`
+
+// Workers lists the workers that spoke within Silence.
+func (s *Store) Workers(ctx context.Context) ([]Worker, error) {
+	rows, err := s.loops.Query(ctx, selectWorkers, Silence)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Worker, error) {
+		var w Worker
+		var lanes []byte
+		if err := row.Scan(&w.ID, &lanes, &w.Slots, &w.Version, &w.Host, &w.FirstSeen, &w.SeenAt); err != nil {
+			return w, err
+		}
+		w.FirstSeen, w.SeenAt = w.FirstSeen.UTC(), w.SeenAt.UTC()
+		return w, json.Unmarshal(lanes, &w.Lanes)
+	})
+}
+
+// Load is how much of the claims table belongs to a lane or a worker.
+type Load struct {
+	Queue, Kind string
+	Worker      string // empty: not started
+	Claims      int
+}
+
+// Index: none; the table is scanned.
+const selectLoad = `SELECT queue, kind, coalesce(worker, ''), count(*) FROM claims GROUP BY 1, 2, 3`
+
+// Loads counts the runs in hand.
+func (s *Store) Loads(ctx context.Context) ([]Load, error) {
+	rows, err := s.loops.Query(ctx, selectLoad)
+	if err != nil {
+		return nil, fmt.Errorf("count claims: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Load])
+}
+
+// Index: engines_pkey.
+const upsertEngine = `
+INSERT INTO engines (engine_id, roles, version, host, first_seen, seen_at) VALUES ($1, $2, $3, $4, now(), now())
+ON CONFLICT (engine_id) DO UPDATE SET roles = excluded.roles, seen_at = excluded.seen_at`
+
+// Index: none; the table is small. What has been silent for an hour is removed.
+const sweepPresence = `
+WITH w AS (DELETE FROM workers WHERE seen_at < now() - interval '1 hour'), e AS (DELETE FROM engines WHERE seen_at < now() - interval '1 hour')
+SELECT count(*) FROM engines WHERE seen_at > now() - $1::interval`
+
+// SeeEngine records this engine's presence and counts the live ones.
+func (s *Store) SeeEngine(ctx context.Context, id, roles, version, host string) (live int, err error) {
+	if _, err := s.loops.Exec(ctx, upsertEngine, id, roles, version, host); err != nil {
+		return 0, fmt.Errorf("record engine %s: %w", id, err)
+	}
+	if err := s.loops.QueryRow(ctx, sweepPresence, Silence).Scan(&live); err != nil {
+		return 0, fmt.Errorf("count engines: %w", err)
+	}
+	return live, nil
+}
+
+// LeaveEngine removes this engine's presence on a clean stop.
+func (s *Store) LeaveEngine(ctx context.Context, id string) error {
+	_, err := s.loops.Exec(ctx, "DELETE FROM engines WHERE engine_id = $1", id)
+	return err
+}
+
+// LeaveWorker removes a worker's presence on a clean stop.
+func (s *Store) LeaveWorker(ctx context.Context, id string) error {
+	_, err := s.ops.Exec(ctx, "DELETE FROM workers WHERE worker_id = $1", id)
+	return err
+}

@@ -1,0 +1,179 @@
+package eventstore
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+)
+
+// The era comes from the table, in the statement that appends: a transaction
+// either commits before an era is raised or finds the new one.
+//
+// Index: the primary keys of the partitions; eras_pkey for max(era).
+const insertEvents = `
+INSERT INTO events (category, stream_id, version, era, type, schema_version, at, actor, correlation, causation, data)
+SELECT c, s, v, (SELECT max(era) FROM eras), t, $1, a, w, r, z, d
+  FROM unnest($2::text[], $3::uuid[], $4::int[], $5::text[], $6::timestamptz[], $7::text[], $8::uuid[], $9::uuid[], $10::jsonb[])
+       AS u(c, s, v, t, a, w, r, z, d)`
+
+// eventRows gathers events for one INSERT. Events of a stream must be added in
+// the order of their versions: positions are drawn in the order of the rows.
+type eventRows struct {
+	category []string
+	stream   []uuid.UUID
+	version  []int32
+	typ      []string
+	at       []time.Time
+	actor    []string
+	corr     []*uuid.UUID
+	cause    []*uuid.UUID
+	data     []string
+	linked   bool // some row has a correlation or a causation
+}
+
+// Meta says who caused an event and what it belongs to.
+type Meta struct {
+	Actor       string
+	Correlation *uuid.UUID
+	Causation   *uuid.UUID
+}
+
+func (r *eventRows) add(stream uuid.UUID, version int, at time.Time, m Meta, e domain.Event) error {
+	data, err := domain.EncodeEvent(e)
+	if err != nil {
+		return err
+	}
+	r.category = append(r.category, string(domain.CategoryOf(e)))
+	r.stream = append(r.stream, stream)
+	r.version = append(r.version, int32(version))
+	r.typ = append(r.typ, e.EventType())
+	r.at = append(r.at, at)
+	r.actor = append(r.actor, m.Actor)
+	r.corr = append(r.corr, m.Correlation)
+	r.cause = append(r.cause, m.Causation)
+	r.data = append(r.data, string(data))
+	r.linked = r.linked || m.Correlation != nil || m.Causation != nil
+	return nil
+}
+
+func (r *eventRows) queue(b *pgx.Batch) {
+	if len(r.stream) == 0 {
+		return
+	}
+	corr, cause := r.corr, r.cause
+	if !r.linked { // unnest pads a missing array with NULLs
+		corr, cause = nil, nil
+	}
+	b.Queue(insertEvents, domain.SchemaVersion, r.category, r.stream, r.version, r.typ, r.at, r.actor, corr, cause, r.data)
+}
+
+// Index: due_runs_pkey, due_runs_lane and due_runs_job are written.
+const insertDue = `
+INSERT INTO due_runs (run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, ready_at,
+                      version, attempt, dispatches, claims, changed_at, args)
+SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::smallint[], $8::timestamptz[], $9::timestamptz[],
+                     $10::int[], $11::int[], $12::int[], $13::int[], $14::timestamptz[], $15::bytea[])`
+
+// Index: claims_pkey is written.
+const insertClaims = `
+INSERT INTO claims (run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, ready_at,
+                    version, attempt, dispatches, claims, changed_at, args, claim_id, lease_until)
+SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::smallint[], $8::timestamptz[], $9::timestamptz[],
+                     $10::int[], $11::int[], $12::int[], $13::int[], $14::timestamptz[], $15::bytea[], $16::uuid[], $17::timestamptz[])`
+
+// liveRows gathers runs for one INSERT into due_runs or claims.
+type liveRows struct {
+	ids, jobs                  []uuid.UUID
+	jobVersion                 []int32
+	origin, queue, kind        []string
+	priority                   []int16
+	scheduled, ready, changed  []time.Time
+	version, attempt, dispatch []int32
+	claims                     []int32
+	args                       [][]byte
+	claimIDs                   []uuid.UUID
+	lease                      []time.Time
+}
+
+func (l *liveRows) add(r domain.Run) {
+	l.ids, l.jobs = append(l.ids, r.ID), append(l.jobs, r.JobID)
+	l.jobVersion = append(l.jobVersion, int32(r.JobVersion))
+	l.origin, l.queue, l.kind = append(l.origin, string(r.Origin)), append(l.queue, r.Queue), append(l.kind, r.Kind)
+	l.priority = append(l.priority, int16(r.Priority))
+	l.scheduled, l.ready, l.changed = append(l.scheduled, r.ScheduledAt), append(l.ready, r.ReadyAt), append(l.changed, r.ChangedAt)
+	l.version, l.attempt = append(l.version, int32(r.Version)), append(l.attempt, int32(r.Attempt))
+	l.dispatch, l.claims = append(l.dispatch, int32(r.Dispatches)), append(l.claims, int32(r.Claims))
+	l.args = append(l.args, r.Args)
+	l.claimIDs, l.lease = append(l.claimIDs, r.ClaimID), append(l.lease, r.LeaseUntil)
+}
+
+func (l *liveRows) columns() []any {
+	return []any{l.ids, l.jobs, l.jobVersion, l.origin, l.queue, l.kind, l.priority, l.scheduled, l.ready,
+		l.version, l.attempt, l.dispatch, l.claims, l.changed, l.args}
+}
+
+// queueDue inserts the runs as due and has the database refuse a commit that
+// comes so late that claimers look past their ready times.
+func (l *liveRows) queueDue(b *pgx.Batch) {
+	if len(l.ids) == 0 {
+		return
+	}
+	b.Queue(insertDue, l.columns()...)
+	b.Queue("SELECT daybook_expect_fresh()")
+}
+
+func (l *liveRows) queueClaims(b *pgx.Batch) {
+	if len(l.ids) > 0 {
+		b.Queue(insertClaims, append(l.columns(), l.claimIDs, l.lease)...)
+	}
+}
+
+const dueColumns = `run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, ready_at,
+	version, attempt, dispatches, claims, changed_at, args`
+
+const claimColumns = dueColumns + `, claim_id, lease_until, start_token, worker, started_at, deadline, cancel, cancel_reason`
+
+// scanDue reads a row of due_runs.
+func scanDue(rows pgx.Rows) (domain.Run, error) {
+	r := domain.Run{State: domain.Pending}
+	err := rows.Scan(dueTargets(&r)...)
+	return inUTC(r), err
+}
+
+// scanClaim reads a row of claims.
+func scanClaim(rows pgx.Rows) (domain.Run, error) {
+	r := domain.Run{State: domain.Claimed}
+	var token *uuid.UUID
+	var worker *string
+	var started *time.Time
+	err := rows.Scan(append(dueTargets(&r), &r.ClaimID, &r.LeaseUntil, &token, &worker, &started, &r.Deadline, &r.CancelRequested, &r.CancelReason)...)
+	if token != nil {
+		r.State, r.Token, r.Worker, r.StartedAt = domain.Running, *token, deref(worker), deref(started).UTC()
+	}
+	r.LeaseUntil = r.LeaseUntil.UTC()
+	return inUTC(r), err
+}
+
+func dueTargets(r *domain.Run) []any {
+	return []any{&r.ID, &r.JobID, &r.JobVersion, &r.Origin, &r.Queue, &r.Kind, &r.Priority, &r.ScheduledAt, &r.ReadyAt,
+		&r.Version, &r.Attempt, &r.Dispatches, &r.Claims, &r.ChangedAt, (*[]byte)(&r.Args)}
+}
+
+func inUTC(r domain.Run) domain.Run {
+	r.ScheduledAt, r.ReadyAt, r.ChangedAt = r.ScheduledAt.UTC(), r.ReadyAt.UTC(), r.ChangedAt.UTC()
+	if r.Deadline != nil {
+		d := r.Deadline.UTC()
+		r.Deadline = &d
+	}
+	return r
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

@@ -1,0 +1,112 @@
+package eventstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+)
+
+// specKey names a version of a job's definition. It never changes, so it can be
+// kept for as long as there is room.
+type specKey struct {
+	job     uuid.UUID
+	version int
+}
+
+// specCache keeps recently used definitions. When full it drops an arbitrary
+// half: the next read brings back what is in use.
+type specCache struct {
+	mu sync.Mutex
+	m  map[specKey]domain.JobSpec
+}
+
+const maxSpecs = 20_000
+
+func newSpecCache() *specCache { return &specCache{m: map[specKey]domain.JobSpec{}} }
+
+func (c *specCache) get(k specKey) (domain.JobSpec, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.m[k]
+	return s, ok
+}
+
+func (c *specCache) put(k specKey, s domain.JobSpec) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.m) >= maxSpecs {
+		for old := range c.m {
+			delete(c.m, old)
+			if len(c.m) <= maxSpecs/2 {
+				break
+			}
+		}
+	}
+	c.m[k] = s
+}
+
+// Index: the primary key of events_job.
+const selectSpecs = `
+SELECT e.stream_id, e.version, e.type, e.schema_version, e.data
+  FROM unnest($1::uuid[], $2::int[]) AS u(s, v)
+  JOIN events e ON e.category = 'job' AND e.stream_id = u.s AND e.version = u.v`
+
+// specsFor makes sure that the definitions pinned by the runs are known.
+func (s *Store) specsFor(ctx context.Context, tx *txn, runs []domain.Run) (map[specKey]domain.JobSpec, error) {
+	specs := make(map[specKey]domain.JobSpec, 8)
+	var jobs []uuid.UUID
+	var versions []int32
+	for _, r := range runs {
+		k := specKey{r.JobID, r.JobVersion}
+		if _, ok := specs[k]; ok {
+			continue
+		}
+		spec, ok := s.specs.get(k)
+		specs[k] = spec
+		if !ok {
+			jobs, versions = append(jobs, k.job), append(versions, int32(k.version))
+		}
+	}
+	if len(jobs) == 0 {
+		return specs, nil
+	}
+	found := 0
+	err := tx.query(ctx, selectSpecs, []any{jobs, versions}, func(rows pgx.Rows) error {
+		var k specKey
+		var typ string
+		var schema int
+		var data []byte
+		if err := rows.Scan(&k.job, &k.version, &typ, &schema, &data); err != nil {
+			return err
+		}
+		e, err := domain.DecodeEvent(typ, schema, data)
+		if err != nil {
+			return err
+		}
+		var spec domain.JobSpec
+		switch e := e.(type) {
+		case domain.JobCreated:
+			spec = e.Spec
+		case domain.JobUpdated:
+			spec = e.Spec
+		default:
+			return fmt.Errorf("job %s version %d is %s, which defines nothing", k.job, k.version, typ)
+		}
+		s.specs.put(k, spec)
+		specs[k] = spec
+		found++
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read job definitions: %w", err)
+	}
+	if found != len(jobs) {
+		return nil, fmt.Errorf("read job definitions: %d of %d pinned versions are in the log", found, len(jobs))
+	}
+	return specs, nil
+}
