@@ -1,0 +1,367 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The oracle decides by reading the clock at every minute of a range and
+// shares no code with the package: it has its own reader of expressions, and
+// knows of offsets only what time.Time shows.
+
+type reading struct {
+	at    int64 // Unix seconds
+	label int64 // what the clock shows, as Unix seconds of the same UTC time
+}
+
+// readClock reads the clock at each UTC minute of [from, to).
+func readClock(loc *time.Location, from, to time.Time) []reading {
+	out := make([]reading, 0, int(to.Sub(from)/time.Minute))
+	for t := from.Unix(); t < to.Unix(); t += 60 {
+		l := time.Unix(t, 0).In(loc)
+		y, mo, d := l.Date()
+		h, mi, s := l.Clock()
+		out = append(out, reading{t, time.Date(y, mo, d, h, mi, s, 0, time.UTC).Unix()})
+	}
+	return out
+}
+
+// scan returns the fires that readings imply for instants in [from, to). The
+// readings must reach some days further on both sides.
+func scan(rs []reading, expr string, from, to time.Time) []int64 {
+	p := newPlain(expr)
+	fires := map[int64]bool{}
+	if p.allHours {
+		for _, r := range rs {
+			if p.match(r.label) {
+				fires[r.at] = true
+			}
+		}
+	} else {
+		seen := map[int64]bool{}
+		for _, r := range rs {
+			if p.match(r.label) && !seen[r.label] {
+				seen[r.label] = true
+				fires[r.at] = true
+			}
+		}
+		for i := 1; i < len(rs); i++ {
+			for skipped := rs[i-1].label + 60; skipped < rs[i].label; skipped += 60 {
+				if p.match(skipped) && !seen[skipped] {
+					seen[skipped] = true
+					fires[rs[i-1].at+skipped-rs[i-1].label] = true
+				}
+			}
+		}
+	}
+	var out []int64
+	for at := range fires {
+		if at >= from.Unix() && at < to.Unix() {
+			out = append(out, at)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// plain is a straightforward reading of an expression of numbers and the day
+// extensions.
+type plain struct {
+	minutes, hours, months map[int]bool
+	dom, dow               string
+	allHours               bool
+	days                   map[int64]bool // answers by day
+}
+
+func newPlain(expr string) *plain {
+	f := strings.Fields(expr)
+	p := &plain{minutes: plainSet(f[0], 0, 59), hours: plainSet(f[1], 0, 23), months: plainSet(f[3], 1, 12), dom: f[2], dow: f[4], days: map[int64]bool{}}
+	p.allHours = len(p.hours) == 24
+	return p
+}
+
+func plainSet(field string, low, high int) map[int]bool {
+	set := map[int]bool{}
+	for _, item := range strings.Split(field, ",") {
+		body, stepText, stepped := strings.Cut(item, "/")
+		step := 1
+		if stepped {
+			step, _ = strconv.Atoi(stepText)
+		}
+		a, b := low, high
+		if body != "*" {
+			x, y, ranged := strings.Cut(body, "-")
+			a, _ = strconv.Atoi(x)
+			b = a
+			if ranged {
+				b, _ = strconv.Atoi(y)
+			} else if stepped {
+				b = high
+			}
+		}
+		for v, n := a, 0; ; v, n = v+1, n+1 {
+			if v > high {
+				v = low
+			}
+			if n%step == 0 {
+				set[v] = true
+			}
+			if v == b {
+				break
+			}
+		}
+	}
+	return set
+}
+
+func (p *plain) match(label int64) bool {
+	t := time.Unix(label, 0).UTC()
+	if label%60 != 0 || !p.minutes[t.Minute()] || !p.hours[t.Hour()] {
+		return false
+	}
+	d := label - int64(t.Hour()*3600+t.Minute()*60)
+	answer, known := p.days[d]
+	if !known {
+		answer = p.months[int(t.Month())] && p.day(t)
+		p.days[d] = answer
+	}
+	return answer
+}
+
+func (p *plain) day(t time.Time) bool {
+	dow, both := strings.CutPrefix(p.dow, "+")
+	both = both || p.dom[0] == '*' || p.dom == "?" || dow[0] == '*' || dow == "?"
+	a, b := p.domMatch(t), dowMatch(dow, t)
+	if both {
+		return a && b
+	}
+	return a || b
+}
+
+func (p *plain) domMatch(t time.Time) bool {
+	if p.dom == "?" {
+		return true
+	}
+	end := time.Date(t.Year(), t.Month()+1, 0, 0, 0, 0, 0, time.UTC)
+	for _, item := range strings.Split(p.dom, ",") {
+		switch {
+		case item == "L":
+			if t.Day() == end.Day() {
+				return true
+			}
+		case item == "LW":
+			if nearWeekday(end.Day(), end) == t.Day() {
+				return true
+			}
+		case strings.HasPrefix(item, "L-"):
+			n, _ := strconv.Atoi(item[2:])
+			if t.Day() == end.Day()-n {
+				return true
+			}
+		case strings.HasSuffix(item, "W"):
+			n, _ := strconv.Atoi(strings.TrimSuffix(item, "W"))
+			if n <= end.Day() && nearWeekday(n, end) == t.Day() {
+				return true
+			}
+		case plainSet(item, 1, 31)[t.Day()]:
+			return true
+		}
+	}
+	return false
+}
+
+// nearWeekday looks outwards from a day for the nearest Monday to Friday of
+// the month.
+func nearWeekday(d int, end time.Time) int {
+	for _, n := range []int{0, -1, 1, -2, 2} {
+		c := time.Date(end.Year(), end.Month(), d+n, 0, 0, 0, 0, time.UTC)
+		if c.Month() == end.Month() && c.Weekday() != time.Saturday && c.Weekday() != time.Sunday {
+			return c.Day()
+		}
+	}
+	panic("no weekday")
+}
+
+func dowMatch(field string, t time.Time) bool {
+	if field == "?" {
+		return true
+	}
+	week := (t.Day()-1)/7 + 1
+	wd := int(t.Weekday())
+	for _, item := range strings.Split(field, ",") {
+		if d, k, ok := strings.Cut(item, "#"); ok {
+			if d == strconv.Itoa(wd) && k == strconv.Itoa(week) {
+				return true
+			}
+		} else if d, ok := strings.CutSuffix(item, "L"); ok {
+			if d == strconv.Itoa(wd) && t.AddDate(0, 0, 7).Month() != t.Month() {
+				return true
+			}
+		} else if plainSet(item, 0, 6)[wd] {
+			return true
+		}
+	}
+	return false
+}
+
+// randomExpr makes an expression that both sides can read.
+func randomExpr(r *rand.Rand) string {
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	num := func(low, high int) string { return strconv.Itoa(low + r.IntN(high-low+1)) }
+	minute := pick("*", "0", "30", "*/15", "*/7", "5/20", num(0, 59), num(0, 29)+","+num(30, 59), num(0, 20)+"-"+num(21, 59))
+	hour := pick("*", "*", "0-23", "0", "1", "2", "3", "23", "*/2", "1-23/2", "0-5", "22-4", "22-2/2", num(0, 23), num(0, 3)+","+num(4, 23), "9-17")
+	dom := pick("*", "*", "*", "?", "1", "L", "LW", "L-2", "15W", "1W", "31", "31W", "1-7", "*/2", num(1, 28)+","+num(1, 31), "10-20/3")
+	month := pick("*", "*", "*", "3", "10-11", "11-4", "*/3", num(1, 12))
+	dow := pick("*", "*", "*", "?", "0", "1-5", "5-1", "6,0", "+0", "+5-6", "0#1", "0L", "5#5", "*/2", "+1#2,5L", num(0, 6))
+	return strings.Join([]string{minute, hour, dom, month, dow}, " ")
+}
+
+// compare checks one expression against the scan of rs over [from, to).
+func compare(t *testing.T, loc *time.Location, rs []reading, expr string, from, to time.Time) {
+	t.Helper()
+	s, err := Parse(expr, Options{Zone: "UTC", LoadZone: func(string) (*time.Location, error) { return loc, nil }})
+	if err != nil {
+		if e, ok := err.(*Error); ok && e.Code == CodeNever {
+			return
+		}
+		t.Fatalf("%s: %v", expr, err)
+	}
+	want := scan(rs, expr, from, to)
+	var got []int64
+	for f := range s.Between(from.Add(-1), to.Add(-1)) {
+		got = append(got, f.At.Unix())
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s in %s from %s to %s: %d fires, the scan has %d; %s", expr, loc, from, to, len(got), len(want), firstDifference(got, want))
+	}
+	if n := s.Count(from.Add(-1), to.Add(-1)); n != len(want) {
+		t.Fatalf("%s in %s: Count %d, the scan has %d", expr, loc, n, len(want))
+	}
+	var back []int64
+	for at := to; len(back) <= len(want); {
+		f, ok := s.Prev(at)
+		if !ok || f.At.Before(from) {
+			break
+		}
+		back = append(back, f.At.Unix())
+		at = f.At
+	}
+	slices.Reverse(back)
+	if !slices.Equal(back, want) {
+		t.Fatalf("%s in %s: backwards %d fires, the scan has %d; %s", expr, loc, len(back), len(want), firstDifference(back, want))
+	}
+}
+
+func firstDifference(got, want []int64) string {
+	for i := 0; i < len(got) || i < len(want); i++ {
+		g, w := "none", "none"
+		if i < len(got) {
+			g = time.Unix(got[i], 0).UTC().Format(time.RFC3339)
+		}
+		if i < len(want) {
+			w = time.Unix(want[i], 0).UTC().Format(time.RFC3339)
+		}
+		if g != w {
+			return fmt.Sprintf("first difference: got %s, want %s", g, w)
+		}
+	}
+	return "equal"
+}
+
+func TestAgainstClockScan(t *testing.T) {
+	years := map[string][]int{
+		"America/New_York": {2026, 2099, 2150}, "Europe/Berlin": {2026}, "Europe/London": {1968}, "Europe/Dublin": {2027},
+		"Australia/Lord_Howe": {2026}, "Antarctica/Troll": {2026}, "America/Nuuk": {2023}, "America/Havana": {2026},
+		"Africa/Casablanca": {2026}, "Africa/Cairo": {2014}, "Asia/Beirut": {2023}, "Asia/Gaza": {2011}, "Pacific/Apia": {2011},
+		"Pacific/Kwajalein": {1993}, "Asia/Pyongyang": {2018}, "America/Caracas": {2016}, "Pacific/Chatham": {2028},
+		"America/Sao_Paulo": {2018}, "Atlantic/Azores": {2026}, "America/Metlakatla": {2018}, "Asia/Kathmandu": {1986}, "UTC": {2000},
+		"America/Argentina/San_Luis": {2008}, "Asia/Manila": {1978}, "Antarctica/Casey": {2020},
+	}
+	perYear := 12
+	if testing.Short() {
+		perYear = 3
+	}
+	for name, list := range years {
+		for _, y := range list {
+			t.Run(fmt.Sprint(name, "/", y), func(t *testing.T) {
+				t.Parallel()
+				loc, err := time.LoadLocation(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				from := time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC)
+				to := from.AddDate(1, 0, 0)
+				rs := readClock(loc, from.AddDate(0, 0, -4), to.AddDate(0, 0, 4))
+				r := rand.New(rand.NewPCG(uint64(y), uint64(len(name))))
+				for range perYear {
+					compare(t, loc, rs, randomExpr(r), from, to)
+				}
+			})
+		}
+	}
+}
+
+// TestOddZones checks made-up zones whose changes follow each other within
+// hours, with gaps whose labels come back and with changes at a page's edge.
+func TestOddZones(t *testing.T) {
+	edge := int64(pageOrigin + pageSpan)
+	rounds := 150
+	if testing.Short() {
+		rounds = 20
+	}
+	for seed := range uint64(rounds) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		oddZone(t, r, edge)
+	}
+}
+
+func oddZone(t *testing.T, r *rand.Rand, around int64) {
+	t.Helper()
+	around -= around % 60
+	var when []int64
+	var offs []int32
+	at := around - 3*day + int64(r.IntN(2*24*60))*60
+	offs = append(offs, int32(r.IntN(105)-52)*15*60)
+	for range 1 + r.IntN(6) {
+		when = append(when, at)
+		offs = append(offs, int32(r.IntN(105)-52)*15*60)
+		at += int64(1+r.IntN(36*60)) * 60
+	}
+	loc := madeUpZone(t, when, offs)
+	from, to := time.Unix(around-9*day, 0).UTC(), time.Unix(at+9*day, 0).UTC()
+	rs := readClock(loc, from.AddDate(0, 0, -4), to.AddDate(0, 0, 4))
+	for range 6 {
+		compare(t, loc, rs, randomExpr(r), from, to)
+	}
+}
+
+// madeUpZone builds time zone data in the TZif format: offs[0] holds before
+// when[0], offs[i+1] from when[i].
+func madeUpZone(t *testing.T, when []int64, offs []int32) *time.Location {
+	t.Helper()
+	be := func(v int32) []byte { return []byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)} }
+	b := append([]byte("TZif"), make([]byte, 16)...)
+	for _, n := range []int{0, 0, 0, len(when), len(offs), 4} {
+		b = append(b, be(int32(n))...)
+	}
+	for _, w := range when {
+		b = append(b, be(int32(w))...)
+	}
+	for i := range when {
+		b = append(b, byte(i+1))
+	}
+	for _, o := range offs {
+		b = append(append(b, be(o)...), 0, 0)
+	}
+	b = append(b, "XXX\x00"...)
+	loc, err := time.LoadLocationFromTZData("Made/Up", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loc
+}
