@@ -1,0 +1,120 @@
+package natsjs
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/daybookhq/daybook/worker/protocol"
+)
+
+// wakeInterval is the shortest time between two wake-ups of one queue.
+const wakeInterval = time.Millisecond
+
+// maxWakeQueues bounds the memory for queues: beyond it, idle ones are forgotten, which costs a coalescing at most.
+const maxWakeQueues = 1024
+
+// Waker tells the other engine replicas over core NATS that a queue has work. A wake-up is a hint: it may be lost,
+// and whoever waits for one polls as well.
+type Waker struct {
+	nc *nats.Conn
+	id string // its own wake-ups come back to it and are left out
+
+	mu     sync.Mutex
+	queues map[string]*wakeState
+	closed bool
+}
+
+type wakeState struct {
+	last  time.Time
+	timer *time.Timer // nil unless a wake-up waits for the end of the interval
+}
+
+// NewWaker returns a Waker on nc. Close it before nc.
+func NewWaker(nc *nats.Conn) *Waker {
+	return &Waker{nc: nc, id: uuid.NewString(), queues: make(map[string]*wakeState)}
+}
+
+// Wake sends a wake-up for queue, at most one a millisecond; what comes in between is one more at its end, so the
+// last is never swallowed. It does not block and reports nothing: a wake-up that cannot be sent is lost.
+func (w *Waker) Wake(queue string) {
+	if protocol.ValidToken(queue) != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	s := w.queues[queue]
+	if s == nil {
+		if len(w.queues) >= maxWakeQueues {
+			w.forgetIdle()
+		}
+		s = &wakeState{}
+		w.queues[queue] = s
+	}
+	if s.timer != nil {
+		return
+	}
+	if rest := wakeInterval - time.Since(s.last); rest > 0 {
+		s.timer = time.AfterFunc(rest, func() { w.fire(queue, s) })
+		return
+	}
+	w.send(queue, s)
+}
+
+func (w *Waker) fire(queue string, s *wakeState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.timer = nil
+	if !w.closed {
+		w.send(queue, s)
+	}
+}
+
+func (w *Waker) send(queue string, s *wakeState) {
+	s.last = time.Now()
+	_ = w.nc.Publish(protocol.WakeSubject(queue), []byte(w.id))
+}
+
+func (w *Waker) forgetIdle() {
+	for queue, s := range w.queues {
+		if s.timer == nil && time.Since(s.last) >= wakeInterval {
+			delete(w.queues, queue)
+		}
+	}
+}
+
+// Subscribe calls woken for every wake-up of another Waker, one at a time. woken must not block: a wake-up that
+// finds too many others waiting is dropped. stop ends the subscription.
+func (w *Waker) Subscribe(woken func(queue string)) (stop func(), err error) {
+	sub, err := w.nc.Subscribe(protocol.WakeSubject("*"), func(m *nats.Msg) {
+		if string(m.Data) == w.id {
+			return
+		}
+		if queue := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]; protocol.ValidToken(queue) == nil {
+			woken(queue)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to wake-ups: %w", err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+// Close ends the sending of wake-ups; one that waits is lost.
+func (w *Waker) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, s := range w.queues {
+		if s.timer != nil {
+			s.timer.Stop()
+		}
+	}
+}
