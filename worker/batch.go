@@ -1,0 +1,161 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookhq/daybook/worker/protocol"
+)
+
+// maxFlights is how many requests of one operation may be under way: a second one, so that a slow engine does not hold up what
+// arrives meanwhile.
+const maxFlights = 2
+
+// batcher gathers the items of one operation into requests: a request takes what waits, and nothing waits for company.
+// Under load the requests grow by themselves.
+type batcher[R any] struct {
+	caller *caller
+	group  *group
+	ctx    context.Context // of the requests; they outlive the interest in single items
+	op     string
+	prefix string // of the request, up to the items
+
+	mu      sync.Mutex
+	waiting []*entry[R]
+	flights int
+}
+
+type entry[R any] struct {
+	item      []byte
+	abandoned atomic.Bool
+	done      chan answer[R]
+}
+
+type answer[R any] struct {
+	result R
+	sent   time.Time // before the request that was answered
+	err    error
+}
+
+func newBatcher[R any](ctx context.Context, g *group, c *caller, op, prefix string) *batcher[R] {
+	return &batcher[R]{caller: c, group: g, ctx: ctx, op: op, prefix: prefix}
+}
+
+// do sends one encoded item and waits for its result, or until ctx ends.
+func (b *batcher[R]) do(ctx context.Context, item []byte) answer[R] {
+	e := &entry[R]{item: item, done: make(chan answer[R], 1)}
+	b.mu.Lock()
+	b.waiting = append(b.waiting, e)
+	if b.flights < maxFlights && b.group.start(b.fly) {
+		b.flights++
+	}
+	b.mu.Unlock()
+	select {
+	case a := <-e.done:
+		return a
+	case <-ctx.Done():
+		e.abandoned.Store(true)
+		return answer[R]{err: context.Cause(ctx)}
+	}
+}
+
+func (b *batcher[R]) fly() {
+	for {
+		batch := b.take()
+		if batch == nil {
+			return
+		}
+		b.send(batch)
+	}
+}
+
+// take removes the next batch; nil ends the flight.
+func (b *batcher[R]) take() []*entry[R] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var batch []*entry[R]
+	size, n := len(b.prefix), 0
+	for _, e := range b.waiting {
+		if !e.abandoned.Load() {
+			if len(batch) == protocol.MaxItems || len(batch) > 0 && size+len(e.item) > protocol.MaxRequest-16 {
+				break
+			}
+			batch = append(batch, e)
+			size += len(e.item) + 1
+		}
+		n++
+	}
+	rest := copy(b.waiting, b.waiting[n:])
+	clear(b.waiting[rest:])
+	b.waiting = b.waiting[:rest]
+	if len(batch) == 0 {
+		b.flights--
+	}
+	return batch
+}
+
+// send makes one request of a batch, and two of half the size if it, or its reply, does not fit.
+func (b *batcher[R]) send(batch []*entry[R]) {
+	items := make([][]byte, len(batch))
+	for i, e := range batch {
+		items[i] = e.item
+	}
+	results, sent, err := callItems[R](b.ctx, b.caller, b.op, b.prefix, items, 0)
+	if len(batch) > 1 && errorCode(err) == protocol.CodeTooLarge {
+		b.send(batch[:len(batch)/2])
+		b.send(batch[len(batch)/2:])
+		return
+	}
+	for i, e := range batch {
+		a := answer[R]{sent: sent, err: err}
+		if err == nil {
+			a.result = results[i]
+		}
+		e.done <- a
+	}
+}
+
+// callItems makes one request of encoded items and returns one result for each. limit bounds a single try, 0 is the transport's own.
+func callItems[R any](ctx context.Context, c *caller, op, prefix string, items [][]byte, limit time.Duration) ([]R, time.Time, error) {
+	size := len(prefix) + 2
+	for _, it := range items {
+		size += len(it) + 1
+	}
+	req := append(make([]byte, 0, size), prefix...)
+	for i, it := range items {
+		if i > 0 {
+			req = append(req, ',')
+		}
+		req = append(req, it...)
+	}
+	req = append(req, "]}"...)
+	var reply protocol.Reply[R]
+	sent, err := c.do(ctx, op, req, limit, func(b []byte) error {
+		reply = protocol.Reply[R]{}
+		if err := json.Unmarshal(b, &reply); err != nil {
+			return fmt.Errorf("reply to %s: %w", op, err)
+		}
+		if reply.Error != nil {
+			return reply.Error
+		}
+		if len(reply.Results) != len(items) {
+			return fmt.Errorf("reply to %s: %d results for %d items", op, len(reply.Results), len(items))
+		}
+		return nil
+	})
+	return reply.Results, sent, err
+}
+
+// errorCode is the code of an error reply in err, or empty.
+func errorCode(err error) protocol.ErrorCode {
+	var e *protocol.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}

@@ -1,0 +1,189 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/daybookhq/daybook/worker/protocol"
+)
+
+// ClientConfig says where the engines are. At least one of NATSURL and URL is needed; with both, HTTP stands in when
+// NATS is down.
+type ClientConfig struct {
+	NATSURL     string
+	NATSOptions []nats.Option
+	URL         string
+	Token       string // bearer token for HTTP (scope enqueue)
+	HTTPClient  *http.Client
+	Logger      *slog.Logger // default: slog.Default
+}
+
+// Client asks for runs. It needs no worker and is safe for concurrent use.
+type Client struct {
+	caller *caller
+	conn   *nats.Conn
+}
+
+// NewClient connects in the background: the servers need not be there yet. Close it when done.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	if cfg.NATSURL == "" && cfg.URL == "" {
+		return nil, errors.New("worker: ClientConfig: neither NATSURL nor URL is set")
+	}
+	if err := validURL(cfg.URL); err != nil {
+		return nil, fmt.Errorf("worker: ClientConfig.URL: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	c := &Client{caller: &caller{timing: defaultTiming}}
+	if cfg.NATSURL != "" {
+		conn, err := connect(cfg.NATSURL, "client", cfg.Logger, cfg.NATSOptions)
+		if err != nil {
+			return nil, err
+		}
+		c.conn = conn
+		c.caller.nats = &natsRoute{transport: natsTransport{conn}, suspectFor: defaultTiming.suspectFor}
+	}
+	if cfg.URL != "" {
+		c.caller.http = &enqueueTransport{newHTTPTransport(cfg.HTTPClient, cfg.URL, cfg.Token)}
+	}
+	return c, nil
+}
+
+// Close lets go of the connections.
+func (c *Client) Close() {
+	if c.conn != nil {
+		disconnect(c.conn)
+	}
+	c.caller.close()
+}
+
+// EnqueueOption changes what Enqueue asks for.
+type EnqueueOption func(*protocol.EnqueueItem)
+
+// Key names the run: the same key of the same job gives the same run, however often it is asked for.
+func Key(key string) EnqueueOption { return func(i *protocol.EnqueueItem) { i.Key = key } }
+
+// At is when the run becomes ready. A time that has passed means now.
+func At(t time.Time) EnqueueOption { return func(i *protocol.EnqueueItem) { i.At = protocol.At(t) } }
+
+// Enqueued is a run that was asked for.
+type Enqueued struct {
+	RunID   string
+	Created bool // false: the key had a run already
+}
+
+// Errors of Enqueue; use errors.Is.
+var (
+	ErrNoSuchJob = errors.New("worker: no such job")
+	ErrRefused   = errors.New("worker: enqueue refused")
+)
+
+// enqueueFor bounds Enqueue if its context has no deadline.
+const enqueueFor = 15 * time.Second
+
+// Enqueue asks for a run of the named job with args, encoded as JSON; nil means the job's own. It repeats a lost request until
+// ctx ends, or for 15 s without a deadline, and still makes one run: without Key it uses a random key.
+//
+// The error is ErrNoSuchJob, ErrUnauthorized, ErrRefused (with what was wrong), or that of the last try; after
+// the last kind the run may exist all the same.
+func Enqueue(ctx context.Context, c *Client, job string, args any, opts ...EnqueueOption) (Enqueued, error) {
+	item := protocol.EnqueueItem{Job: job}
+	for _, o := range opts {
+		o(&item)
+	}
+	if item.Key == "" {
+		item.Key = uuid.NewString()
+	}
+	if args != nil {
+		b, err := encode(args)
+		if err != nil {
+			return Enqueued{}, fmt.Errorf("worker: enqueue %s: args: %w", job, err)
+		}
+		item.Args = b
+	}
+	raw, err := encode(item)
+	if err != nil {
+		return Enqueued{}, fmt.Errorf("worker: enqueue %s: %w", job, err)
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, enqueueFor)
+		defer cancel()
+	}
+	var retry backoff
+	for {
+		results, _, err := callItems[protocol.EnqueueResult](ctx, c.caller, protocol.OpEnqueue, `{"items":[`, [][]byte{raw}, 0)
+		if err == nil && results[0].Error != nil {
+			err = results[0].Error
+		}
+		if err == nil {
+			return Enqueued{results[0].RunID.String(), results[0].Created}, nil
+		}
+		switch errorCode(err) {
+		case protocol.CodeNotFound:
+			return Enqueued{}, fmt.Errorf("%w: %s: %w", ErrNoSuchJob, job, err)
+		case protocol.CodeUnauthorized:
+			return Enqueued{}, fmt.Errorf("%w: enqueue %s: %w", ErrUnauthorized, job, err)
+		case protocol.CodeInvalid, protocol.CodeConflict, protocol.CodeTooLarge:
+			return Enqueued{}, fmt.Errorf("%w: %s: %w", ErrRefused, job, err)
+		}
+		if retry.sleep(ctx); ctx.Err() != nil {
+			return Enqueued{}, fmt.Errorf("worker: enqueue %s: %w (last: %w)", job, ctx.Err(), err)
+		}
+	}
+}
+
+// enqueueTransport asks for a run through the jobs API, whose scope is enqueue rather than work.
+type enqueueTransport struct{ *httpTransport }
+
+func (t *enqueueTransport) call(ctx context.Context, op string, request []byte) ([]byte, error) {
+	var req protocol.EnqueueRequest
+	if err := json.Unmarshal(request, &req); err != nil || op != protocol.OpEnqueue || len(req.Items) != 1 {
+		return nil, fmt.Errorf("%s with %d items does not go over the jobs API: %w", op, len(req.Items), errors.Join(err, errNoRoute))
+	}
+	item := req.Items[0]
+	path := "/v1/jobs/" + url.PathEscape(item.Job) + "/runs"
+	item.Job = ""
+	body, err := encode(item)
+	if err != nil {
+		return nil, err
+	}
+	reply, status, err := t.post(ctx, path, body)
+	if err != nil {
+		return nil, err
+	}
+	if status != http.StatusOK && status != http.StatusCreated && status != http.StatusAccepted {
+		err := httpError(op, status, reply)
+		var e *protocol.Error
+		if errors.As(err, &e) && status == http.StatusNotFound {
+			e.Code = protocol.CodeNotFound
+		}
+		return nil, err
+	}
+	var run struct {
+		RunID   uuid.UUID `json:"run_id"`
+		ID      uuid.UUID `json:"id"`
+		Created *bool     `json:"created"`
+	}
+	if err := json.Unmarshal(reply, &run); err != nil {
+		return nil, fmt.Errorf("POST %s: %w", path, err)
+	}
+	if run.RunID == uuid.Nil {
+		run.RunID = run.ID
+	}
+	result := protocol.EnqueueResult{RunID: run.RunID, Created: status == http.StatusCreated}
+	if run.Created != nil {
+		result.Created = *run.Created
+	}
+	return encode(protocol.Reply[protocol.EnqueueResult]{Results: []protocol.EnqueueResult{result}})
+}

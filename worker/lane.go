@@ -1,0 +1,193 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/daybookhq/daybook/worker/protocol"
+)
+
+const (
+	verifyEvery    = time.Minute // configuration on the server may change under us
+	bindTimeout    = 5 * time.Second
+	defaultAckWait = 5 * time.Second
+	maxPull        = 256 // messages in one pull
+)
+
+// lane pulls the messages of one (queue, kind) from its consumer.
+type lane struct {
+	protocol.Lane
+	s   *session
+	log *slog.Logger
+
+	consumer   jetstream.Consumer // nil while there is none
+	name       string             // of the consumer
+	verified   time.Time
+	connection uint64 // the reconnect count it was verified on
+	perMessage int    // runs in recent messages
+
+	bound   atomic.Bool
+	lost    atomic.Int64 // when it was unbound, Unix ns
+	ackWait atomic.Int64 // of the consumer, ns
+	parcels parcels
+}
+
+func newLane(s *session, l protocol.Lane) *lane {
+	ln := &lane{Lane: l, s: s, perMessage: 1, log: s.log.With("queue", l.Queue, "kind", l.Kind)}
+	ln.ackWait.Store(int64(defaultAckWait))
+	ln.lost.Store(time.Now().UnixNano())
+	return ln
+}
+
+// run pulls until ctx ends. Everything that was delivered is in hand, or given back, when it returns.
+func (l *lane) run(ctx context.Context) {
+	defer l.unbind(nil)
+	var retry backoff
+	hot := false
+	for ctx.Err() == nil {
+		if err := l.bind(ctx); err != nil {
+			l.unbind(err)
+			retry.sleep(ctx)
+			continue
+		}
+		want := 1
+		if hot {
+			want = min(l.s.cfg.Slots, maxPull*l.perMessage)
+		}
+		units := l.s.slots.reserve(ctx, want, hot)
+		if units == 0 {
+			return
+		}
+		var wait time.Duration
+		if !hot {
+			wait = l.s.slots.wait()
+		}
+		got, err := l.pull(max(1, units/l.perMessage), wait)
+		l.s.slots.unreserve(units)
+		hot = got > 0
+		if err != nil {
+			l.unbind(err)
+			retry.sleep(ctx)
+			continue
+		}
+		retry.reset()
+	}
+}
+
+// bind makes sure that the consumer is that of the stream's present incarnation.
+func (l *lane) bind(ctx context.Context) error {
+	if !l.s.conn.IsConnected() {
+		return errNotConnected
+	}
+	connection := l.s.conn.Stats().Reconnects
+	if l.consumer != nil && connection == l.connection && time.Since(l.verified) < verifyEvery {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
+	defer cancel()
+	stream, err := l.s.js.Stream(ctx, protocol.DispatchStream)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", protocol.DispatchStream, err)
+	}
+	name := protocol.ConsumerName(l.Queue, l.Kind, stream.CachedInfo().Created)
+	consumer, err := stream.Consumer(ctx, name)
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", name, err)
+	}
+	if wait := consumer.CachedInfo().Config.AckWait; wait > 0 {
+		l.ackWait.Store(int64(wait))
+	}
+	if l.name != name || !l.bound.Load() {
+		l.log.Info("pulling", "consumer", name)
+	}
+	l.consumer, l.name, l.verified, l.connection = consumer, name, time.Now(), connection
+	if !l.bound.Swap(true) {
+		l.s.slots.join()
+		l.s.laneChanged()
+	}
+	return nil
+}
+
+// unbind forgets the consumer; the lane is polled over HTTP, if at all, until it is bound again.
+func (l *lane) unbind(why error) {
+	l.consumer = nil
+	if !l.bound.Swap(false) {
+		return
+	}
+	l.lost.Store(time.Now().UnixNano())
+	l.s.slots.leave()
+	l.s.laneChanged()
+	if why != nil {
+		l.log.Warn("cannot pull; trying again", "error", why)
+	}
+}
+
+// pull asks for n messages and takes them in hand; with wait 0 only for those there now.
+func (l *lane) pull(n int, wait time.Duration) (got int, err error) {
+	n = min(n, maxPull)
+	var batch jetstream.MessageBatch
+	if wait == 0 {
+		batch, err = l.consumer.FetchNoWait(n)
+	} else {
+		batch, err = l.consumer.Fetch(n, jetstream.FetchMaxWait(wait))
+	}
+	if err != nil {
+		return 0, err
+	}
+	for msg := range batch.Messages() {
+		got++
+		l.receive(msg)
+	}
+	if err := batch.Error(); err != nil && !errors.Is(err, jetstream.ErrNoMessages) {
+		return got, err
+	}
+	return got, nil
+}
+
+func (l *lane) receive(msg jetstream.Msg) {
+	hints, err := decodeMessage(msg)
+	if err != nil {
+		l.log.Error("dispatch message terminated", "subject", msg.Subject(), "error", err)
+		if err := msg.TermWithReason(clip(err.Error(), 200)); err != nil {
+			l.log.Warn("message not terminated", "error", err)
+		}
+		return
+	}
+	l.perMessage = len(hints)
+	p := &parcel{msg: msg, lane: l, size: len(hints), left: len(hints), extended: time.Now()}
+	l.parcels.add(p)
+	tasks := make([]*task, len(hints))
+	for i, h := range hints {
+		tasks[i] = newTask(h, p)
+	}
+	if !l.s.take(tasks) {
+		p.giveBack()
+	}
+}
+
+func decodeMessage(msg jetstream.Msg) ([]protocol.Hint, error) {
+	if v := msg.Headers().Get(protocol.HeaderProtocol); v != "" && v != protocol.ProtocolVersion {
+		return nil, fmt.Errorf("dispatch message: protocol version %s, this worker speaks %s", strconv.Quote(v), protocol.ProtocolVersion)
+	}
+	return protocol.DecodeHints(msg.Data())
+}
+
+// extend keeps the messages in hand from being redelivered: none goes longer than a third of the ack wait without word.
+func (l *lane) extend(ctx context.Context) {
+	for {
+		tick := max(time.Duration(l.ackWait.Load())/6, 10*time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-time.After(tick):
+			l.parcels.extend(now, now.Add(-tick))
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	idleWait = 500 * time.Millisecond // of a pull while there is a slot for every lane
+	turnWait = 20 * time.Millisecond  // shared by the pulls that take turns at the free slots, see slots.wait
+)
+
+// slots counts what the worker may take. Pulls reserve free slots before they ask for messages, so that what was asked for
+// never exceeds what could start now; reservations are granted in the order they were asked for, which keeps
+// the lanes in rotation. Tasks beyond the slots (a message may carry several runs) wait in a queue, unstarted.
+type slots struct {
+	run func(*task) // called on a goroutine of its own when a task gets its slot
+
+	mu       sync.Mutex
+	total    int
+	running  int
+	reserved int
+	pullers  int // lanes that pull at present
+	queue    []*task
+	waiters  []*waiter
+	closed   bool
+	tasks    sync.WaitGroup
+}
+
+type waiter struct {
+	want int
+	hot  bool // its lane had messages a moment ago
+	got  chan int
+}
+
+func newSlots(total int, run func(*task)) *slots { return &slots{total: total, run: run} }
+
+// join and leave count the lanes that share the slots.
+func (s *slots) join() {
+	s.mu.Lock()
+	s.pullers++
+	s.mu.Unlock()
+}
+
+func (s *slots) leave() {
+	s.mu.Lock()
+	s.pullers--
+	s.mu.Unlock()
+}
+
+// reserve waits for free slots and takes 1 to want of them, a fair share if others wait too; 0 when ctx ends.
+func (s *slots) reserve(ctx context.Context, want int, hot bool) int {
+	w := &waiter{max(want, 1), hot, make(chan int, 1)}
+	s.mu.Lock()
+	s.waiters = append(s.waiters, w)
+	s.grant()
+	s.mu.Unlock()
+	select {
+	case n := <-w.got:
+		return n
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case n := <-w.got:
+		s.reserved -= n
+		s.grant()
+	default:
+		s.waiters = slices.DeleteFunc(s.waiters, func(o *waiter) bool { return o == w })
+	}
+	return 0
+}
+
+// unreserve gives a reservation back after its pull has ended; the runs it brought are counted by then.
+func (s *slots) unreserve(n int) {
+	s.mu.Lock()
+	s.reserved -= n
+	s.grant()
+	s.mu.Unlock()
+}
+
+func (s *slots) free() int { return s.total - s.running - len(s.queue) }
+
+// grant serves waiting pulls. The caller holds mu.
+func (s *slots) grant() {
+	for len(s.waiters) > 0 {
+		free := s.free() - s.reserved
+		if free < 1 {
+			return
+		}
+		w := s.waiters[0]
+		share := (free + len(s.waiters) - 1) / len(s.waiters)
+		n := min(w.want, share)
+		s.reserved += n
+		s.waiters = slices.Delete(s.waiters, 0, 1)
+		w.got <- n
+	}
+}
+
+// wait is how long a pull of a lane without recent messages may hold its reservation. With a slot for every lane it may
+// wait; otherwise it is the others' turn soon, at once if one of them has work.
+func (s *slots) wait() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free := max(s.free(), 1)
+	if s.pullers <= free {
+		return idleWait
+	}
+	if slices.ContainsFunc(s.waiters, func(w *waiter) bool { return w.hot }) {
+		return 0
+	}
+	return min(max(turnWait*time.Duration(free)/time.Duration(s.pullers), 2*time.Millisecond), 10*time.Millisecond)
+}
+
+// add takes tasks in hand: started while there are slots, queued otherwise. It refuses them all once closed.
+func (s *slots) add(tasks []*task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.queue = append(s.queue, tasks...)
+	s.next()
+	return true
+}
+
+// done frees the slot of a task.
+func (s *slots) done() {
+	s.mu.Lock()
+	s.running--
+	s.next()
+	s.grant()
+	s.mu.Unlock()
+	s.tasks.Done()
+}
+
+// next starts queued tasks while there are slots. The caller holds mu.
+func (s *slots) next() {
+	n := min(len(s.queue), s.total-s.running)
+	for _, t := range s.queue[:n] {
+		s.running++
+		s.tasks.Add(1)
+		go s.run(t)
+	}
+	s.queue = slices.Delete(s.queue, 0, n)
+}
+
+// close stops starting tasks and returns those that never were.
+func (s *slots) close() []*task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	q := s.queue
+	s.queue = nil
+	return q
+}
+
+// count is how many tasks have a slot.
+func (s *slots) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running
+}

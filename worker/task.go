@@ -1,0 +1,212 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/daybookhq/daybook/worker/protocol"
+)
+
+// task is one run in hand, from its hint to its recorded outcome.
+type task struct {
+	claim  protocol.Claim
+	token  uuid.UUID // of this delivery
+	parcel *parcel   // nil if polled
+}
+
+func newTask(h protocol.Hint, p *parcel) *task {
+	return &task{claim: protocol.Claim{RunID: h.RunID, ClaimID: h.ClaimID}, token: uuid.New(), parcel: p}
+}
+
+// work carries a task from start to settlement. It runs on a goroutine of its own, in a slot.
+func (s *session) work(t *task) {
+	a, ok := s.start(t)
+	if !ok {
+		s.slots.done()
+		return
+	}
+	r := a.result
+	l := s.keeper.hold(t.claim, a.sent, r.LeaseRemaining.Std())
+	ctx, stop := context.WithCancelCause(l.ctx)
+	run := newRawRun(r, l)
+	cancel := func() {}
+	if r.Deadline > 0 {
+		run.Deadline = a.sent.Add(r.Deadline.Std())
+		ctx, cancel = context.WithDeadlineCause(ctx, run.Deadline, ErrTimeout)
+	}
+	l.onStop(stop)
+	if s.stopping.Load() {
+		// stopAll may have passed before onStop.
+		stop(ErrDraining)
+	}
+	// The rest runs deferred, so that a handler that ends its goroutine (runtime.Goexit) still settles.
+	execute(ctx, s.handler(r.Kind), t.claim, run, func(o outcome) {
+		cancel()
+		stop(nil)
+		s.report(t, l, o)
+		s.slots.done()
+	})
+}
+
+func newRawRun(r protocol.StartResult, l *lease) *RawRun {
+	run := &RawRun{Target: r.Target}
+	run.Run = Run[json.RawMessage]{
+		ID: r.RunID.String(), Job: r.Job, Kind: r.Kind, Origin: r.Origin, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
+		ScheduledAt: r.ScheduledAt.Time, Timeout: r.Timeout.Std(), Traceparent: r.Traceparent, Args: r.Args, progress: l.progress,
+	}
+	if r.RunID == uuid.Nil {
+		run.ID = l.claim.RunID.String()
+	}
+	if r.JobID != uuid.Nil {
+		run.JobID = r.JobID.String()
+	}
+	return run
+}
+
+// start asks for permission until there is an answer. With ok false the task has been settled.
+func (s *session) start(t *task) (a answer[protocol.StartResult], ok bool) {
+	item, _ := json.Marshal(protocol.StartItem{RunID: t.claim.RunID, ClaimID: t.claim.ClaimID, Token: t.token}) // ids only
+	var retry backoff
+	for {
+		a = s.starts.do(s.rpc, item)
+		if a.err == nil && a.result.Error != nil {
+			a.err = a.result.Error
+		}
+		switch {
+		case a.err == nil && a.result.Status == protocol.StatusStarted:
+			if s.draining() {
+				s.release(t, "the worker stopped before the run began")
+				return a, false
+			}
+			return a, true
+		case a.err == nil && a.result.Status == protocol.StatusRefused && a.result.Code != protocol.Unauthorized:
+			s.refused(t, protocol.OpStart, a.result.Code)
+			s.settle(t, true)
+			return a, false
+		case a.err == nil && a.result.Status == protocol.StatusRefused, errorCode(a.err) == protocol.CodeUnauthorized:
+			s.unauthorized(protocol.OpStart, a.err)
+			s.settle(t, false)
+			return a, false
+		case a.err == nil:
+			a.err = fmt.Errorf("status %q", a.result.Status)
+		}
+		if s.rpc.Err() != nil {
+			s.settle(t, false)
+			return a, false
+		}
+		s.log.Warn("start not answered; repeating it", "run", t.claim.RunID, "error", a.err)
+		retry.sleep(s.pulling)
+		if s.draining() {
+			// It may have been recorded all the same.
+			s.release(t, "the worker stopped before it knew whether the run had started")
+			return a, false
+		}
+	}
+}
+
+// report sends the outcome until it is answered or the lease is over, and settles the task.
+func (s *session) report(t *task, l *lease, o outcome) {
+	l.report()
+	answered := false
+	if l.ctx.Err() == nil {
+		answered = s.send(l.ctx, t, o)
+	}
+	if refused := l.end(); !answered {
+		if !refused {
+			s.log.Warn("lease lost; the outcome is not recorded", "run", t.claim.RunID, "op", o.op)
+		}
+		answered = refused
+	}
+	s.settle(t, answered)
+}
+
+// release gives a run back that the worker will not execute.
+func (s *session) release(t *task, reason string) {
+	item := protocol.ReleaseItem{RunID: t.claim.RunID, ClaimID: t.claim.ClaimID, Token: t.token, Reason: reason}
+	s.settle(t, s.send(s.rpc, t, outcome{protocol.OpRelease, item}))
+}
+
+// send repeats an outcome until it has an answer (true) or ctx ends (false).
+func (s *session) send(ctx context.Context, t *task, o outcome) bool {
+	item, err := encode(o.item)
+	if err != nil {
+		s.log.Error("outcome cannot be written", "run", t.claim.RunID, "op", o.op, "error", err)
+		return false
+	}
+	var retry backoff
+	for {
+		status, code, err := s.sendOnce(ctx, o.op, item)
+		switch {
+		case err == nil && status == protocol.StatusRefused && code == protocol.Unauthorized, errorCode(err) == protocol.CodeUnauthorized:
+			// The work is done; a permission that comes back before the lease is over still saves it.
+			s.unauthorized(o.op, err)
+		case err == nil && status == protocol.StatusRefused:
+			s.refused(t, o.op, code)
+			return true
+		case err == nil:
+			return true
+		case ctx.Err() != nil:
+			return false
+		default:
+			s.log.Warn("outcome not answered; repeating it", "run", t.claim.RunID, "op", o.op, "error", err)
+		}
+		retry.sleep(ctx)
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+}
+
+func (s *session) sendOnce(ctx context.Context, op string, item []byte) (protocol.Status, protocol.RefusalCode, error) {
+	if op == protocol.OpFail {
+		a := s.fails.do(ctx, item)
+		return a.result.Status, a.result.Code, itemError(a.err, a.result.Error)
+	}
+	b := s.completes
+	switch op {
+	case protocol.OpSnooze:
+		b = s.snoozes
+	case protocol.OpRelease:
+		b = s.releases
+	}
+	a := b.do(ctx, item)
+	return a.result.Status, a.result.Code, itemError(a.err, a.result.Error)
+}
+
+func itemError(err error, item *protocol.Error) error {
+	if err == nil && item != nil {
+		return item
+	}
+	return err
+}
+
+func (s *session) refused(t *task, op string, code protocol.RefusalCode) {
+	level := s.log.Info
+	if code == protocol.UnknownRun {
+		level = s.log.Warn // the database was restored to before this claim
+	}
+	level("refused", "op", op, "run", t.claim.RunID, "code", code)
+}
+
+func (s *session) unauthorized(op string, err error) {
+	if err == nil {
+		err = errors.New("refused as unauthorized")
+	}
+	s.fail(fmt.Errorf("%w: %s: %w", ErrUnauthorized, op, err))
+}
+
+// handler finds the handler of a kind. A run of a kind that was never declared means that a message was put on
+// the wrong lane.
+func (s *session) handler(kind string) handlerFunc {
+	if h, ok := s.handlers[kind]; ok {
+		return h
+	}
+	return func(context.Context, *RawRun) (any, error) {
+		return nil, RetryAfter(&typedError{"unknown_kind", fmt.Errorf("this worker does not handle the kind %q", kind)}, time.Second)
+	}
+}
