@@ -66,7 +66,7 @@ type ClaimRequest struct {
 	Lane   *Lane
 	Limit  int
 	Lease  time.Duration // dispatch lease
-	Parcel int           // hints a message, at least 1
+	Parcel int           // hints a message at most; 0 means 1
 }
 
 // Claimed is what a claim took.
@@ -246,4 +246,26 @@ func (l *Lane) advance(now time.Time, taken []domain.Run, full bool) {
 			l.lows[i] = low
 		}
 	}
+}
+
+// Index: due_runs_lane, one row a level.
+const soonestDue = `
+SELECT min(r.ready_at) - now() FROM unnest($3::smallint[]) AS p(level),
+       LATERAL (SELECT d.ready_at FROM due_runs d
+                 WHERE d.queue = $1 AND d.kind = $2 AND d.priority = p.level AND d.ready_at >= now() - $4::interval
+                 ORDER BY d.ready_at LIMIT 1) r`
+
+// UntilDue is how long until a run of the lane comes due, by the database's
+// clock; false if none is waiting. Runs that have been due for longer than
+// lookBack are not looked for.
+func (s *Store) UntilDue(ctx context.Context, lane *Lane) (time.Duration, bool, error) {
+	levels := make([]int16, domain.Priorities)
+	for i := range levels {
+		levels[i] = int16(i)
+	}
+	var d *time.Duration
+	if err := s.loops.QueryRow(ctx, soonestDue, lane.Queue, lane.Kind, levels, lookBack).Scan(&d); err != nil {
+		return 0, false, fmt.Errorf("look for the next due run: %w", err)
+	}
+	return max(deref(d), 0), d != nil, nil
 }

@@ -1,6 +1,7 @@
 package eventstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,7 @@ type Answer struct {
 	Run  domain.Run     // after the command
 	Spec domain.JobSpec // that the run is pinned to
 	Now  time.Time      // the transaction's
+	Took time.Duration  // of the attempt that the command ended
 	Err  error          // *domain.Refusal, or why this command alone could not be stored
 }
 
@@ -49,6 +51,7 @@ func (s *Store) Execute(ctx context.Context, commands []Command) ([]Answer, erro
 	if len(commands) == 0 {
 		return nil, nil
 	}
+	commands = refuseResults(commands)
 	var answers []Answer
 	err := again(ctx, func() (err error) {
 		answers, err = s.execute(ctx, commands)
@@ -71,11 +74,39 @@ func (s *Store) Execute(ctx context.Context, commands []Command) ([]Answer, erro
 	c := commands[0]
 	if done, ok := c.Do.(domain.SucceedRun); ok && c.Output != nil {
 		s.log.WarnContext(ctx, "result cannot be stored, run fails", "run_id", c.RunID, "error", err)
-		c.Output = nil
-		c.Do = domain.FailRun{ClaimID: done.ClaimID, Error: domain.RunError{Type: ErrorUnstorable, Message: err.Error()}}
-		return s.Execute(ctx, []Command{c})
+		return s.Execute(ctx, []Command{unstorable(c, done, err)})
 	}
 	return []Answer{{Err: fmt.Errorf("run %s: %w", c.RunID, err)}}, nil
+}
+
+// refuseResults replaces a success whose result cannot be stored by a failure
+// that says so. What this does not find, the database refuses.
+func refuseResults(commands []Command) []Command {
+	var out []Command
+	for i, c := range commands {
+		done, ok := c.Do.(domain.SucceedRun)
+		if !ok || c.Output == nil {
+			continue
+		}
+		if err := domain.CheckStorable(c.Output.Result); err != nil {
+			if out == nil {
+				out = slices.Clone(commands)
+			}
+			out[i] = unstorable(c, done, err)
+		}
+	}
+	if out == nil {
+		return commands
+	}
+	return out
+}
+
+func unstorable(c Command, done domain.SucceedRun, why error) Command {
+	output := *c.Output
+	output.Result = nil
+	c.Output = &output
+	c.Do = domain.FailRun{ClaimID: done.ClaimID, Error: domain.RunError{Type: ErrorUnstorable, Message: "the result cannot be stored: " + why.Error()}}
+	return c
 }
 
 // ErrorUnstorable is the type of the error recorded for a run whose result the
@@ -242,6 +273,9 @@ func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, found m
 		a.Spec, a.Now = spec, tx.now
 		a.Decision, a.Err = domain.DecideRun(l.Run, withPolicies(c.Do, spec), tx.now)
 		if a.Err == nil && !a.Repeat {
+			if !l.StartedAt.IsZero() {
+				a.Took = tx.now.Sub(l.StartedAt)
+			}
 			if err := s.apply(l, c, a.Event, ch); err != nil {
 				return nil, nil, err
 			}
@@ -263,8 +297,12 @@ func (s *Store) apply(l *located, c Command, e domain.RunEvent, ch *changes) err
 	if c.Output != nil {
 		ch.outputs = append(ch.outputs, runOutput{run: l.ID, attempt: l.Attempt, Output: *c.Output})
 	}
+	meta := c.Meta
+	if _, fenced := claimOf(c.Do); fenced && meta.Actor == "" {
+		meta.Actor = "worker:" + cmp.Or(next.Worker, l.Worker)
+	}
 	l.Run = next
-	return ch.events.add(l.ID, next.Version, at, s.meta(c.Meta), e)
+	return ch.events.add(l.ID, next.Version, at, s.meta(meta), e)
 }
 
 func withPolicies(c domain.RunCommand, spec domain.JobSpec) domain.RunCommand {

@@ -263,3 +263,20 @@ func (w *jobWrites) queueJobs(b *pgx.Batch) error {
 	b.Queue(upsertJobs, ids, names, specs, version, specVersion, paused, reasons, archived, next, through, created, changed)
 	return nil
 }
+
+// Index: jobs_next_fire.
+const soonestFire = `SELECT next_fire - now() FROM jobs WHERE next_fire IS NOT NULL ORDER BY next_fire LIMIT 1`
+
+// UntilFire is how long until the next instant of any job, by the database's
+// clock; false if there is none.
+func (s *Store) UntilFire(ctx context.Context) (time.Duration, bool, error) {
+	var d time.Duration
+	err := s.loops.QueryRow(ctx, soonestFire).Scan(&d)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("look for the next instant: %w", err)
+	}
+	return max(d, 0), true, nil
+}

@@ -118,3 +118,23 @@ func (s *Store) LeaveWorker(ctx context.Context, id string) error {
 	_, err := s.ops.Exec(ctx, "DELETE FROM workers WHERE worker_id = $1", id)
 	return err
 }
+
+// Index: none; the claims table is scanned. It holds the runs in hand only.
+const selectUnstarted = `
+SELECT c.run_id, c.claim_id, c.lease_until
+  FROM claims c JOIN unnest($1::text[], $2::text[]) AS l(q, k) ON c.queue = l.q AND c.kind = l.k
+ WHERE c.start_token IS NULL AND c.lease_until > now() ORDER BY c.priority, c.ready_at LIMIT $3`
+
+// Unstarted lists claims of the lanes that nobody has started: what a worker
+// without the broker may start. The same claim is listed until it is started.
+func (s *Store) Unstarted(ctx context.Context, lanes []WorkerLane, limit int) ([]Hint, error) {
+	queues, kinds := make([]string, len(lanes)), make([]string, len(lanes))
+	for i, l := range lanes {
+		queues[i], kinds[i] = l.Queue, l.Kind
+	}
+	rows, err := s.ops.Query(ctx, selectUnstarted, queues, kinds, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list unstarted claims: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Hint])
+}

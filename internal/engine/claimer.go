@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/daybookhq/daybook/eventstore"
+)
+
+// claimer takes due runs in hand for the lanes that workers declare.
+type claimer struct {
+	store   *eventstore.Store
+	outbox  eventstore.Outbox
+	lease   time.Duration
+	batch   int
+	engines func() int // live replicas, this one included
+	lanes   map[eventstore.WorkerLane]*eventstore.Lane
+	turn    int // rotates which lane goes first
+	log     *slog.Logger
+	metrics *metrics
+}
+
+const (
+	claimBatch = 500
+	// claimPoll is the longest a claimer sleeps: what no wake-up told it about,
+	// runs that another process made, is found after this.
+	claimPoll = 250 * time.Millisecond
+)
+
+// Step claims what the workers have room for, lane after lane, and tells when
+// the next run comes due.
+func (c *claimer) Step(ctx context.Context) (did bool, next time.Duration, err error) {
+	workers, err := c.store.Workers(ctx)
+	if err != nil {
+		return false, 0, err
+	}
+	all := lanes(workers)
+	if len(all) == 0 {
+		c.lanes = map[eventstore.WorkerLane]*eventstore.Lane{}
+		return false, claimPoll, nil
+	}
+	loads, err := c.store.Loads(ctx)
+	if err != nil {
+		return false, 0, err
+	}
+	book := newLedger(workers, loads)
+	engines := c.engines()
+	c.turn++
+	next = claimPoll
+	var errs []error
+	for i := range all {
+		lane := all[(c.turn+i)%len(all)]
+		took, wait, err := c.claimLane(ctx, lane, book, engines)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		did = did || took
+		next = min(next, wait)
+	}
+	return did, next, errors.Join(errs...)
+}
+
+func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, book *ledger, engines int) (took bool, wait time.Duration, err error) {
+	n := min(book.share(lane, engines), c.batch)
+	if n == 0 {
+		return false, claimPoll, nil // a finished run wakes the claimer
+	}
+	l := c.lanes[lane]
+	if l == nil {
+		l = eventstore.NewLane(lane.Queue, lane.Kind)
+		c.lanes[lane] = l
+	}
+	began := time.Now()
+	got, err := c.store.Claim(ctx, eventstore.ClaimRequest{Lane: l, Limit: n, Lease: c.lease}, c.outbox)
+	var parked *eventstore.ParkedError
+	if errors.As(err, &parked) {
+		c.metrics.parked.Inc()
+		c.log.ErrorContext(ctx, "run cannot be claimed and is parked", "run_id", parked.Run, "error", parked.Reason)
+		return true, 0, nil
+	}
+	if err != nil {
+		return false, 0, err
+	}
+	c.metrics.claimed(lane, got, time.Since(began))
+	book.take(lane, len(got.Runs))
+	if len(got.Runs) > 0 {
+		return true, 0, nil // there may be more, and credit for it
+	}
+	until, some, err := c.store.UntilDue(ctx, l)
+	if err != nil {
+		return false, 0, err
+	}
+	if !some {
+		return false, claimPoll, nil
+	}
+	// Due and not taken: another transaction holds the row.
+	return false, max(until, 5*time.Millisecond), nil
+}

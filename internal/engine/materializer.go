@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/daybookhq/daybook/eventstore"
+)
+
+// materializer turns due instants into runs.
+type materializer struct {
+	store   *eventstore.Store
+	batch   int
+	due     func(queue string) // runs of the queue came due
+	log     *slog.Logger
+	metrics *metrics
+}
+
+const (
+	materializeBatch = 500
+	// materializePoll is the longest it sleeps: a job that another process
+	// applied is found after this.
+	materializePoll = time.Second
+)
+
+// Step decides what is due and tells when the next instant comes.
+func (m *materializer) Step(ctx context.Context) (did bool, next time.Duration, err error) {
+	got, err := m.store.Materialize(ctx, m.batch)
+	if err != nil {
+		return false, 0, err
+	}
+	m.metrics.materialized(got)
+	woken := map[string]bool{}
+	for _, r := range got.Runs {
+		if !woken[r.Queue] {
+			woken[r.Queue] = true
+			m.due(r.Queue)
+		}
+	}
+	if got.Full {
+		return true, 0, nil
+	}
+	until, some, err := m.store.UntilFire(ctx)
+	if err != nil {
+		return got.Jobs > 0, 0, err
+	}
+	if !some || until > materializePoll {
+		until = materializePoll
+	}
+	return got.Jobs > 0, max(until, time.Millisecond), nil
+}

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
+)
+
+// reaper closes claims whose lease is over. A worker that lives and is slow may
+// be overtaken by it: the fence then refuses that worker's outcome, but cannot
+// undo what it did outside.
+type reaper struct {
+	store   *eventstore.Store
+	batch   int
+	every   time.Duration
+	excused func() bool // the broker lost its messages lately
+	due     func(queue string)
+	log     *slog.Logger
+	metrics *metrics
+}
+
+// ReapInterval is how often the reaper looks.
+const ReapInterval = time.Second
+
+const reapBatch = 500
+
+// Step closes one batch.
+func (r *reaper) Step(ctx context.Context) (did bool, next time.Duration, err error) {
+	closed, err := r.store.ExpireClaims(ctx, r.batch, r.excused())
+	var parked *eventstore.ParkedError
+	if errors.As(err, &parked) {
+		r.metrics.parked.Inc()
+		r.log.ErrorContext(ctx, "claim cannot be closed, tried again in a minute", "run_id", parked.Run, "error", parked.Reason)
+		return true, 0, nil
+	}
+	if err != nil {
+		return false, 0, err
+	}
+	for _, e := range closed {
+		r.metrics.reaped(e)
+		r.due(e.Run.Queue)
+		level := slog.LevelInfo
+		if e.Run.Dispatches >= domain.AlertDispatches {
+			level = slog.LevelError
+		}
+		r.log.Log(ctx, level, "lease is over", "run_id", e.Run.ID, "event", e.Event.EventType(), "state", e.Run.State,
+			"attempt", e.Run.Attempt, "dispatches", e.Run.Dispatches, "late", e.Held)
+	}
+	if len(closed) == r.batch {
+		return true, 0, nil
+	}
+	return len(closed) > 0, r.every, nil
+}
