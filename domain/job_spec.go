@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -25,8 +24,8 @@ type JobSpec struct {
 	Overlap       Overlap         `json:"overlap"`
 	Misfire       Misfire         `json:"misfire"`
 	CatchupWindow Duration        `json:"catchup_window"` // 0 is no limit
-	MaxCatchup    int             `json:"max_catchup"`
-	Priority      int             `json:"priority"` // 0 first … 9 last
+	MaxCatchup    int             `json:"max_catchup"`    // 0 is no limit
+	Priority      int             `json:"priority"`       // 0 first … 9 last
 	StartAt       *time.Time      `json:"start_at,omitempty"`
 	EndAt         *time.Time      `json:"end_at,omitempty"`
 	Tags          []string        `json:"tags,omitempty"`
@@ -98,25 +97,6 @@ func (s JobSpec) comparable() JobSpec {
 		s.Tags = nil
 	}
 	return s
-}
-
-// canonical rewrites JSON with sorted keys and no spaces. Numbers keep their
-// digits. What is not JSON stays as it is: validation refuses it elsewhere.
-func canonical(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return raw
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return raw
-	}
-	return b
 }
 
 func inUTC(t *time.Time) *time.Time {

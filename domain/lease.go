@@ -44,6 +44,12 @@ type LeaseBudget struct {
 	ExecutionLease time.Duration
 }
 
+// Bounds of the terms, within which no sum or product of them overflows.
+const (
+	maxLeaseTerm    = 24 * time.Hour
+	maxDeliverLimit = 1000
+)
+
 // DefaultLeaseBudget is the built-in budget: 85 s of terms under 120 s of lease.
 func DefaultLeaseBudget() LeaseBudget {
 	return LeaseBudget{
@@ -68,12 +74,15 @@ func (b LeaseBudget) Validate() error {
 		{"publish", b.Publish}, {"queue_wait", b.QueueWait}, {"ack_wait", b.AckWait}, {"execution", b.Execution},
 		{"complete", b.Complete}, {"dispatch_lease", b.DispatchLease}, {"execution_lease", b.ExecutionLease},
 	} {
-		if t.value <= 0 {
+		switch {
+		case t.value <= 0:
 			errs = append(errs, fmt.Errorf("lease budget: %s is %s, must be positive", t.name, t.value))
+		case t.value > maxLeaseTerm:
+			errs = append(errs, fmt.Errorf("lease budget: %s is %s, must be at most %s", t.name, t.value, maxLeaseTerm))
 		}
 	}
-	if b.MaxDeliver < 1 {
-		errs = append(errs, fmt.Errorf("lease budget: max_deliver is %d, must be at least 1", b.MaxDeliver))
+	if b.MaxDeliver < 1 || b.MaxDeliver > maxDeliverLimit {
+		errs = append(errs, fmt.Errorf("lease budget: max_deliver is %d, must be from 1 to %d", b.MaxDeliver, maxDeliverLimit))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)

@@ -34,7 +34,8 @@ type PlannedFire struct {
 
 // PlanFires decides the instants of a job after its watermark, up to now, at
 // most limit of them with a run; what is over the limit is left to the next
-// pass. An instant up to MisfireGrace late always runs. Older ones are missed:
+// pass. An instant less than MisfireGrace late always runs. Older ones are
+// missed:
 //
 //	latest  the newest runs, and only if nothing younger does
 //	skip    none runs
@@ -42,26 +43,29 @@ type PlannedFire struct {
 //	        beyond max_catchup the newest are kept
 //
 // Missed instants without a run lie together, before those with one, and are
-// covered by a single FiresSkipped.
+// covered by a single FiresSkipped. A watermark never moves back: at or after
+// now, nothing is decided.
 func PlanFires(spec JobSpec, s Instants, watermark, now time.Time, limit int) Plan {
+	if now.Before(watermark) {
+		now = watermark
+	}
 	young := now.Add(-MisfireGrace)
 	if young.Before(watermark) {
 		young = watermark
 	}
 	var p Plan
-	from := young
+	from := young // instants after it run
 	if missed := s.Count(watermark, young); missed > 0 {
-		keep := 0
-		reason := SkipMisfire
+		keep, reason := 0, SkipMisfire
 		switch spec.Misfire {
 		case MisfireLatest:
 			if s.Count(young, now) == 0 {
-				keep = 1
+				from, keep = back(s, watermark, young, 1), 1
 			}
 		case MisfireAll:
-			keep, reason = missed, SkipMaxCatchup
-			if spec.MaxCatchup > 0 {
-				keep = min(keep, spec.MaxCatchup)
+			from, keep, reason = watermark, missed, SkipMaxCatchup
+			if n := spec.MaxCatchup; n > 0 && n < missed {
+				from, keep = back(s, watermark, young, n), n
 			}
 		case MisfireSkip:
 		}
@@ -70,13 +74,12 @@ func PlanFires(spec JobSpec, s Instants, watermark, now time.Time, limit int) Pl
 			if edge.After(young) {
 				edge = young
 			}
-			if edge.After(watermark) {
+			if edge.After(from) {
 				if within := s.Count(edge, young); within < keep {
-					keep, reason = within, SkipCatchupWindow
+					from, keep, reason = edge, within, SkipCatchupWindow
 				}
 			}
 		}
-		from = back(s, watermark, young, keep)
 		if skipped := missed - keep; skipped > 0 {
 			first, _ := s.Next(watermark)
 			last, _ := s.Prev(from.Add(time.Nanosecond))

@@ -137,11 +137,17 @@ func EvolveRun(r Run, event RunEvent, at time.Time) (Run, error) {
 		if r.State != Pending {
 			return illegal("only a pending run is claimed")
 		}
+		if e.Dispatch != r.Dispatches+1 {
+			return illegal("claims without a start are counted one by one")
+		}
 		next.State, next.ClaimID, next.LeaseUntil = Claimed, e.ClaimID, e.LeaseUntil
 		next.Dispatches, next.Claims = e.Dispatch, r.Claims+1
 	case RunStarted:
 		if r.State != Claimed || r.ClaimID != e.ClaimID {
 			return illegal("a start needs its own claim, not yet started")
+		}
+		if e.Attempt != r.Attempt+1 {
+			return illegal("attempts are charged one by one")
 		}
 		next.State, next.Token, next.Worker, next.StartedAt = Running, e.Token, e.Worker, at
 		next.Attempt, next.LeaseUntil, next.Deadline, next.Dispatches = e.Attempt, e.LeaseUntil, e.Deadline, 0
@@ -157,30 +163,30 @@ func EvolveRun(r Run, event RunEvent, at time.Time) (Run, error) {
 		}
 		next = next.close(e.ClaimID, e, e.ReadyAt)
 	case RunRetryScheduled:
-		if r.State != Running || r.ClaimID != e.ClaimID {
-			return illegal("an attempt fails under its own claim, after its start")
+		if why := r.cannotEnd(e.ClaimID, e.Attempt, true); why != "" {
+			return illegal(why)
 		}
 		next = next.close(e.ClaimID, e, e.ReadyAt)
 	case RunSnoozed:
-		if r.State != Running || r.ClaimID != e.ClaimID {
-			return illegal("an attempt is snoozed under its own claim, after its start")
+		if why := r.cannotEnd(e.ClaimID, e.Attempt, true); why != "" {
+			return illegal(why)
 		}
 		next = next.close(e.ClaimID, e, e.ReadyAt)
 		next.Attempt = e.Attempt - 1
 	case RunInterrupted:
-		if r.State != Running || r.ClaimID != e.ClaimID {
-			return illegal("an attempt is interrupted under its own claim, after its start")
+		if why := r.cannotEnd(e.ClaimID, e.Attempt, true); why != "" {
+			return illegal(why)
 		}
 		next = next.close(e.ClaimID, e, e.ReadyAt)
 		next.Attempt = e.Attempt - 1
 	case RunSucceeded:
-		if r.State != Running || r.ClaimID != e.ClaimID {
-			return illegal("an attempt succeeds under its own claim, after its start")
+		if why := r.cannotEnd(e.ClaimID, e.Attempt, false); why != "" {
+			return illegal(why)
 		}
 		next = next.close(e.ClaimID, e, time.Time{}).end(Succeeded, e)
 	case RunFailed:
-		if r.State != Running || r.ClaimID != e.ClaimID {
-			return illegal("an attempt fails under its own claim, after its start")
+		if why := r.cannotEnd(e.ClaimID, e.Attempt, true); why != "" {
+			return illegal(why)
 		}
 		next = next.close(e.ClaimID, e, time.Time{}).end(Failed, e)
 	case RunCancelled:
@@ -198,6 +204,20 @@ func EvolveRun(r Run, event RunEvent, at time.Time) (Run, error) {
 		next = next.end(Skipped, e)
 	}
 	return next, nil
+}
+
+// cannotEnd says why an attempt cannot end under the claim; flagged claims end
+// as cancelled, except by success.
+func (r Run) cannotEnd(claim uuid.UUID, attempt int, unflagged bool) string {
+	switch {
+	case r.State != Running || r.ClaimID != claim:
+		return "an attempt ends under its own claim, after its start"
+	case r.Attempt != attempt:
+		return "it ends another attempt than the one that runs"
+	case unflagged && r.CancelRequested:
+		return "a claim whose cancel is requested ends as cancelled, or by success"
+	}
+	return ""
 }
 
 func (r Run) close(claim uuid.UUID, by RunEvent, ready time.Time) Run {

@@ -139,7 +139,8 @@ func StorableError(e RunError) RunError {
 	}
 }
 
-// CheckStorable reports why PostgreSQL could not store the value as jsonb.
+// CheckStorable reports why PostgreSQL could not store the value as jsonb, or
+// not give it back.
 func CheckStorable(raw json.RawMessage) error {
 	if len(raw) == 0 {
 		return nil
@@ -147,5 +148,8 @@ func CheckStorable(raw json.RawMessage) error {
 	if !json.Valid(raw) {
 		return fmt.Errorf("not valid JSON")
 	}
-	return checkEscapes(raw)
+	if err := checkEscapes(raw); err != nil {
+		return err
+	}
+	return checkNumbers(raw)
 }

@@ -50,7 +50,10 @@ func DecideRun(r Run, command RunCommand, now time.Time) (Decision, error) {
 	case CancelRun:
 		return decideCancel(r, c)
 	case SkipRun:
-		if r.State != Pending || r.Claims > 0 {
+		switch {
+		case r.State.Terminal():
+			return refuse(r, CodeTerminal)
+		case r.State != Pending || r.Claims > 0:
 			return refuse(r, CodeStaleClaim)
 		}
 		return Decision{Event: RunSkipped(c)}, nil
@@ -87,7 +90,7 @@ func decideStart(r Run, c StartRun, now time.Time) (Decision, error) {
 		return refuse(r, CodeCancelled)
 	case r.State.Terminal():
 		return refuse(r, CodeTerminal)
-	case r.ClaimID != c.ClaimID:
+	case !r.InHand() || r.ClaimID != c.ClaimID:
 		return refuseClaim(r, c.ClaimID)
 	case r.State == Running && r.Token != c.Token:
 		return refuse(r, CodeAlreadyStarted)
@@ -259,7 +262,8 @@ func refuse(r Run, code Code) (Decision, error) {
 	return Decision{}, &Refusal{Code: code, Run: r.ID}
 }
 
+// refuseClaim refuses a claim that is not the open one.
 func refuseClaim(r Run, claim uuid.UUID) (Decision, error) {
 	_, known := r.Closed[claim]
-	return Decision{}, &Refusal{Code: CodeStaleClaim, Run: r.ID, UnknownClaim: !known && r.ClaimID != claim}
+	return Decision{}, &Refusal{Code: CodeStaleClaim, Run: r.ID, UnknownClaim: !known}
 }

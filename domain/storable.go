@@ -3,6 +3,7 @@ package domain
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -66,4 +67,54 @@ func hex4(b []byte, i int) rune {
 		return utf8.RuneError
 	}
 	return rune(v)
+}
+
+// Limits of numbers in jsonb. The database writes numbers out, so an exponent
+// of a few digits becomes as many zeros as it says; a bound far above what other
+// software calculates with keeps a small value from growing beyond what one row
+// can be read back with.
+const (
+	maxExponent       = 400
+	maxWholeDigits    = 131072
+	maxFractionDigits = 16383
+)
+
+// checkNumbers finds numbers of valid JSON that are no jsonb.
+func checkNumbers(raw []byte) error {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case c == '-' || '0' <= c && c <= '9':
+			end := i + 1
+			for end < len(raw) && strings.IndexByte("0123456789.eE+-", raw[end]) >= 0 {
+				end++
+			}
+			if err := checkNumber(string(raw[i:end])); err != nil {
+				return err
+			}
+			i = end - 1
+		}
+	}
+	return nil
+}
+
+func checkNumber(s string) error {
+	mantissa, exponent := s, 0
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		var err error
+		mantissa = s[:i]
+		if exponent, err = strconv.Atoi(s[i+1:]); err != nil || exponent < -maxExponent || exponent > maxExponent {
+			return fmt.Errorf("holds the number %s, whose exponent is beyond ±%d", storable(s, 40), maxExponent)
+		}
+	}
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
+	if len(whole)+max(exponent, 0) > maxWholeDigits || len(fraction)+max(-exponent, 0) > maxFractionDigits {
+		return fmt.Errorf("holds the number %s with more digits than PostgreSQL can store", storable(s, 40))
+	}
+	return nil
 }
