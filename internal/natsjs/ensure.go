@@ -22,6 +22,9 @@ var ErrUnsupported = errors.New("unsupported NATS server")
 // Oldest server with everything the topology uses. Earlier ones ignore settings instead of refusing them.
 const minMajor, minMinor = 2, 14
 
+// createTimeout bounds one creation, so that time is left to look what came of it.
+const createTimeout = 3 * time.Second
+
 // Info is what Ensure and Verify found.
 type Info struct {
 	ServerVersion   string
@@ -97,20 +100,22 @@ func examine(ctx context.Context, js jetstream.JetStream, t Topology, create boo
 
 // stream reads a stream, creating it first if it is absent and create is set.
 func stream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, create bool) (*jetstream.StreamInfo, bool, error) {
-	s, err := js.Stream(ctx, want.Name)
+	s, err := getStream(ctx, js, want.Name)
 	if err == nil {
 		return s.CachedInfo(), false, nil
 	}
 	if !create || !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, false, err
 	}
-	s, createErr := js.CreateStream(ctx, want)
+	attempt, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	s, createErr := js.CreateStream(attempt, want)
 	if createErr == nil {
 		return s.CachedInfo(), true, nil
 	}
-	// Somebody was faster. The refusal need not say so: two creations at a time reserve the storage twice, and the
-	// second may not fit.
-	if s, err = js.Stream(ctx, want.Name); err != nil {
+	// Perhaps somebody was faster. The refusal need not say so: two creations at a time reserve the storage twice, and
+	// the second may not fit; and a young cluster may not answer the second at all.
+	if s, err = getStream(ctx, js, want.Name); err != nil {
 		return nil, false, createErr
 	}
 	return s.CachedInfo(), false, nil
@@ -121,15 +126,15 @@ func stream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 func otherClaims(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) ([]Difference, error) {
 	var diffs []Difference
 	for _, subject := range want.Subjects {
-		list := js.ListStreams(ctx, jetstream.WithStreamListSubject(subject))
-		for s := range list.Info() {
+		streams, err := listStreams(ctx, js, subject)
+		if err != nil {
+			return nil, fmt.Errorf("list streams on %s: %w", subject, err)
+		}
+		for _, s := range streams {
 			if s.Config.Name != want.Name {
 				diffs = append(diffs, Difference{"stream " + s.Config.Name, "subjects", strings.Join(s.Config.Subjects, ", "),
 					fmt.Sprintf("none that overlaps %s of %s", subject, want.Name)})
 			}
-		}
-		if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
-			return nil, fmt.Errorf("list streams on %s: %w", subject, err)
 		}
 	}
 	return diffs, nil
@@ -138,13 +143,16 @@ func otherClaims(ctx context.Context, js jetstream.JetStream, want jetstream.Str
 // diffConsumers compares every consumer on the dispatch stream with the one its lane should have. A foreign one
 // takes work away from the workers.
 func diffConsumers(ctx context.Context, js jetstream.JetStream, t Topology, incarnation time.Time) ([]Difference, error) {
-	s, err := js.Stream(ctx, protocol.DispatchStream)
+	s, err := getStream(ctx, js, protocol.DispatchStream)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", protocol.DispatchStream, err)
 	}
+	consumers, err := listConsumers(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("list consumers of %s: %w", protocol.DispatchStream, err)
+	}
 	var diffs []Difference
-	list := s.ListConsumers(ctx)
-	for c := range list.Info() {
+	for _, c := range consumers {
 		lane, ok := laneOf(c.Config)
 		if !ok || c.Name != protocol.ConsumerName(lane.Queue, lane.Kind, incarnation) {
 			diffs = append(diffs, Difference{"stream " + protocol.DispatchStream, "consumer " + c.Name,
@@ -157,9 +165,6 @@ func diffConsumers(ctx context.Context, js jetstream.JetStream, t Topology, inca
 		if err := stands.Validate(); err != nil {
 			diffs = append(diffs, Difference{"consumer " + c.Name, "timing", err.Error(), "a relation that holds"})
 		}
-	}
-	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
-		return nil, fmt.Errorf("list consumers of %s: %w", protocol.DispatchStream, err)
 	}
 	slices.SortStableFunc(diffs, func(a, b Difference) int { return strings.Compare(a.Object, b.Object) })
 	return diffs, nil
@@ -175,7 +180,7 @@ func checkServer(ctx context.Context, js jetstream.JetStream) (string, error) {
 	if !atLeast(version, minMajor, minMinor) {
 		return version, fmt.Errorf("%w: version %s, want %d.%d or later", ErrUnsupported, version, minMajor, minMinor)
 	}
-	_, err := js.AccountInfo(ctx)
+	_, err := ask(ctx, js.AccountInfo)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return version, fmt.Errorf("%w: JetStream is not enabled for the account of connection %q", ErrUnsupported, nc.Opts.Name)

@@ -42,17 +42,20 @@ func EnsureConsumer(ctx context.Context, js jetstream.JetStream, t Topology, lan
 }
 
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, t Topology, lane protocol.Lane) (name string, again bool, err error) {
-	s, err := js.Stream(ctx, protocol.DispatchStream)
+	s, err := getStream(ctx, js, protocol.DispatchStream)
 	if err != nil {
 		return "", false, fmt.Errorf("stream %s: %w", protocol.DispatchStream, err)
 	}
 	incarnation := s.CachedInfo().Created
 	want := t.consumer(lane, incarnation)
-	c, err := s.Consumer(ctx, want.Durable)
+	c, err := getConsumer(ctx, s, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		c, err = s.CreateConsumer(ctx, want)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // another replica was faster, with other settings
-			c, err = s.Consumer(ctx, want.Durable)
+		attempt, cancel := context.WithTimeout(ctx, createTimeout)
+		c, err = s.CreateConsumer(attempt, want)
+		cancel()
+		// Another replica was faster, with other settings; or the cluster took it and did not answer.
+		if errors.Is(err, jetstream.ErrConsumerExists) || errors.Is(err, context.DeadlineExceeded) {
+			c, err = getConsumer(ctx, s, want.Durable)
 		}
 	}
 	var apiErr *jetstream.APIError
@@ -65,12 +68,12 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, t Topology, lan
 
 	// Had the stream been recreated since its age was read, this consumer bears the old age and stands on the new
 	// stream, where it would block the right one.
-	now, err := s.Info(ctx)
+	now, err := DispatchCreated(ctx, js)
 	if err != nil {
-		return "", false, fmt.Errorf("stream %s: %w", protocol.DispatchStream, err)
+		return "", false, err
 	}
-	if !now.Created.Equal(incarnation) {
-		return "", true, dropStale(ctx, s, lane, protocol.ConsumerName(lane.Queue, lane.Kind, now.Created))
+	if !now.Equal(incarnation) {
+		return "", true, dropStale(ctx, s, lane, protocol.ConsumerName(lane.Queue, lane.Kind, now))
 	}
 	if diffs := diffConsumer(c.CachedInfo().Config, want); len(diffs) > 0 {
 		return "", false, &MismatchError{diffs}
@@ -81,32 +84,28 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, t Topology, lan
 // dropStale deletes the lane's consumers that bear the age of an earlier stream. Nobody pulls from them, and a
 // work queue allows one consumer per subject. Whatever else reads the subject is an error.
 func dropStale(ctx context.Context, s jetstream.Stream, lane protocol.Lane, name string) error {
-	subject := protocol.DispatchSubject(lane.Queue, lane.Kind)
-	dropped := false
-	list := s.ListConsumers(ctx)
-	for c := range list.Info() {
-		if of, ok := laneOf(c.Config); ok && of == lane && c.Name != name {
+	consumers, err := listConsumers(ctx, s)
+	if err != nil {
+		return fmt.Errorf("list consumers of %s: %w", protocol.DispatchStream, err)
+	}
+	dropped, foreign := false, "none found"
+	for _, c := range consumers {
+		of, ok := laneOf(c.Config)
+		switch {
+		case !ok:
+			foreign = fmt.Sprintf("%s, filter %s", c.Name, show(filterValue(c.Config)))
+		case of == lane && c.Name != name:
 			if err := s.DeleteConsumer(ctx, c.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 				return fmt.Errorf("delete stale consumer %s: %w", c.Name, err)
 			}
 			dropped = true
 		}
 	}
-	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
-		return fmt.Errorf("list consumers of %s: %w", protocol.DispatchStream, err)
-	}
 	if dropped {
 		return nil
 	}
-	foreign := "none found"
-	list = s.ListConsumers(ctx)
-	for c := range list.Info() {
-		if _, ok := laneOf(c.Config); !ok {
-			foreign = fmt.Sprintf("%s, filter %s", c.Name, show(filterValue(c.Config)))
-		}
-	}
 	return &MismatchError{[]Difference{{"stream " + protocol.DispatchStream, "consumers",
-		"another consumer reads " + subject + ": " + foreign, "only " + name}}}
+		"another consumer reads " + protocol.DispatchSubject(lane.Queue, lane.Kind) + ": " + foreign, "only " + name}}}
 }
 
 // laneOf recognises a consumer that EnsureConsumer of any incarnation made: named <queue>+<kind>+<age> and
@@ -142,7 +141,7 @@ func filterValue(c jetstream.ConsumerConfig) reflect.Value {
 
 // DispatchCreated is the dispatch stream's incarnation. The error is jetstream.ErrStreamNotFound when it is gone.
 func DispatchCreated(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
-	s, err := js.Stream(ctx, protocol.DispatchStream)
+	s, err := getStream(ctx, js, protocol.DispatchStream)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("stream %s: %w", protocol.DispatchStream, err)
 	}

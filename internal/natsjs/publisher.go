@@ -67,7 +67,7 @@ func NewPublisher(nc *nats.Conn, timeout time.Duration) (*Publisher, error) {
 			jetstream.WithRetryAttempts(0), // the client's own, after "no responders", go out late and out of order
 			jetstream.WithStallWait(timeout + time.Second),
 		},
-		calls:   make(map[chan struct{}]struct{}),
+		calls: make(map[chan struct{}]struct{}),
 	}, nil
 }
 

@@ -249,6 +249,31 @@ func TestOutageFailsAtOnceAndNothingIsSentLate(t *testing.T) {
 	}
 }
 
+func TestPublishBeforeTheFirstConnectIsWorthARetry(t *testing.T) {
+	s, js, _ := ensured(t)
+	s.Stop()
+	nc, err := natsjs.Connect(natsjs.ConnectOptions{URL: s.URL(), Name: "early", Logger: natstest.Quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	p := publisher(t, nc)
+	if err := p.Publish(topic, dispatch("early")); err == nil || natsjs.Permanent(err) {
+		t.Errorf("error %v; want one worth a retry", err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	natstest.AwaitConnected(t, nc)
+	natstest.AwaitConnected(t, js.Conn())
+	if err := p.Publish(topic, dispatch("now")); err != nil {
+		t.Error(err)
+	}
+	if n := stored(t, js); n != 1 {
+		t.Errorf("%d messages stored, want 1", n)
+	}
+}
+
 func TestMessagesInFlightAtADisconnectAreReported(t *testing.T) {
 	s, js, _ := ensured(t)
 	nc := s.Conn(t)

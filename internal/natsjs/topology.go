@@ -10,7 +10,10 @@ import (
 	"github.com/daybookhq/daybook/worker/protocol"
 )
 
-const deadPrefix = "daybook.v1.dead."
+const (
+	deadPrefix  = "daybook.v1.dead."
+	allSubjects = "daybook.v1.>"
+)
 
 // DeadSubject is the subject in protocol.DeadStream for parked dispatches of a lane.
 func DeadSubject(lane protocol.Lane) string { return deadPrefix + lane.Queue + "." + lane.Kind }

@@ -3,15 +3,17 @@ package natsjs
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Watch notices that the dispatch stream was lost: deleted, or its server's store wiped. Every message in it is
-// gone then, and only whoever knows the unstarted claims can send them again.
+// Watch notices that streams were lost: deleted, or their server's store wiped. It creates them again and tells of
+// a new dispatch stream. Every message of the old one is gone then, and only whoever knows the unstarted claims
+// can send them again.
 type Watch struct {
 	JS       jetstream.JetStream
 	Topology Topology
@@ -27,14 +29,16 @@ type Watch struct {
 	failing bool
 }
 
-// Step looks once. A stream that is absent is created, with the whole topology.
+// Step looks once. Streams that are absent are created.
 func (w *Watch) Step(ctx context.Context) (changed bool, err error) {
-	created, err := DispatchCreated(ctx, w.JS)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		var info Info
-		info, err = Ensure(ctx, w.JS, w.Topology)
-		created = info.DispatchCreated
+	if complete, err := w.complete(ctx); err != nil {
+		return false, err
+	} else if !complete {
+		if _, err := Ensure(ctx, w.JS, w.Topology); err != nil {
+			return false, err
+		}
 	}
+	created, err := DispatchCreated(ctx, w.JS)
 	if err != nil || created.Equal(w.Known) {
 		return false, err
 	}
@@ -42,6 +46,23 @@ func (w *Watch) Step(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	w.Known = created
+	return true, nil
+}
+
+// complete reports whether all our streams are there.
+func (w *Watch) complete(ctx context.Context) (bool, error) {
+	names, err := ask(ctx, func(ctx context.Context) ([]string, error) {
+		list := w.JS.StreamNames(ctx, jetstream.WithStreamListSubject(allSubjects))
+		return drain(list.Name(), list.Err)
+	})
+	if err != nil {
+		return false, fmt.Errorf("list streams: %w", err)
+	}
+	for _, s := range w.Topology.streams() {
+		if !slices.Contains(names, s.Name) {
+			return false, nil
+		}
+	}
 	return true, nil
 }
 

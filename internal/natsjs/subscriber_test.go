@@ -1,0 +1,222 @@
+package natsjs_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/daybookhq/daybook/internal/natsjs"
+	"github.com/daybookhq/daybook/internal/natstest"
+	"github.com/daybookhq/daybook/worker/protocol"
+)
+
+var eventTopic = protocol.EventSubject(3, "run-failed")
+
+func subscriber(t *testing.T, js jetstream.JetStream, change func(*natsjs.SubscriberOptions)) *natsjs.Subscriber {
+	t.Helper()
+	opts := natsjs.SubscriberOptions{Durable: "alerts", NackDelay: 10 * time.Millisecond, CloseWait: deadline, Logger: natstest.Quiet()}
+	if change != nil {
+		change(&opts)
+	}
+	s, err := natsjs.NewSubscriber(js, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func subscribe(t *testing.T, s *natsjs.Subscriber) <-chan *message.Message {
+	t.Helper()
+	// Cancelled before the subscriber's cleanup waits, also when the test fails with messages in hand.
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	ms, err := s.Subscribe(ctx, protocol.EventSubjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ms
+}
+
+func event(t *testing.T, js jetstream.JetStream, id string) {
+	t.Helper()
+	m := &nats.Msg{Subject: eventTopic, Data: []byte(id), Header: nats.Header{protocol.HeaderMsgID: {id}}}
+	if _, err := js.PublishMsg(within(t), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receive(t *testing.T, ms <-chan *message.Message) *message.Message {
+	t.Helper()
+	select {
+	case m, ok := <-ms:
+		if !ok {
+			t.Fatal("subscription ended")
+		}
+		return m
+	case <-within(t).Done():
+		t.Fatal("no message came")
+		return nil
+	}
+}
+
+func TestSubscriberHandsOutSeveralAndMapsVerdicts(t *testing.T) {
+	_, js, _ := ensured(t)
+	ms := subscribe(t, subscriber(t, js, nil))
+	for i := range 3 {
+		event(t, js, strconv.Itoa(i))
+	}
+	a, b, c := receive(t, ms), receive(t, ms), receive(t, ms) // without any ack
+	if a.UUID != "0" || string(b.Payload) != "1" || c.Metadata.Get(natsjs.MetaSubject) != eventTopic {
+		t.Errorf("messages: %v, %s, %v", a, b.Payload, c.Metadata)
+	}
+	a.Ack()
+	c.Ack()
+	b.Nack()
+	again := receive(t, ms)
+	if again.UUID != "1" {
+		t.Errorf("after the nack of 1 came %s", again.UUID)
+	}
+	again.Ack()
+	eventually(t, "everything is acked", func() bool {
+		consumer, err := js.Consumer(within(t), protocol.EventsStream, "alerts")
+		return err == nil && consumer.CachedInfo().NumAckPending == 0 && consumer.CachedInfo().NumPending == 0
+	})
+	select {
+	case <-again.Context().Done():
+	case <-within(t).Done():
+		t.Error("the context of an acked message goes on")
+	}
+}
+
+func TestSubscriberKeepsASlowHandlersMessage(t *testing.T) {
+	_, js, _ := ensured(t)
+	s := subscriber(t, js, func(o *natsjs.SubscriberOptions) { o.AckWait = 300 * time.Millisecond })
+	ms := subscribe(t, s)
+	event(t, js, "slow")
+	m := receive(t, ms)
+	select {
+	case again := <-ms:
+		t.Errorf("%s came again while its handler ran", again.UUID)
+	case <-time.After(1500 * time.Millisecond): // five ack waits; a test of what must not happen can only wait
+	}
+	m.Ack()
+}
+
+// Whoever deletes the consumer, the next one begins where it stood: nothing unacked is lost.
+func TestSubscriberSurvivesTheLossOfItsConsumer(t *testing.T) {
+	s, js, _ := ensured(t)
+	ms := subscribe(t, subscriber(t, js, nil))
+	event(t, js, "acked")
+	receive(t, ms).Ack()
+	eventually(t, "ack arrived", func() bool {
+		consumer, err := js.Consumer(within(t), protocol.EventsStream, "alerts")
+		return err == nil && consumer.CachedInfo().NumAckPending == 0
+	})
+	event(t, js, "open")
+	open := receive(t, ms)
+	if err := js.DeleteConsumer(within(t), protocol.EventsStream, "alerts"); err != nil {
+		t.Fatal(err)
+	}
+	event(t, js, "new")
+	for seen := map[string]bool{}; !seen["open"] || !seen["new"]; {
+		m := receive(t, ms)
+		seen[m.UUID] = true
+		m.Ack()
+	}
+	open.Ack()
+
+	s.WipeAndRestart(t)
+	natstest.AwaitConnected(t, js.Conn())
+	if _, err := natsjs.Ensure(within(t), js, topology); err != nil {
+		t.Fatal(err)
+	}
+	event(t, js, "after the wipe")
+	for {
+		m := receive(t, ms)
+		m.Ack()
+		if m.UUID == "after the wipe" {
+			return
+		}
+	}
+}
+
+func TestSubscriberRefusesAnotherOnesConsumer(t *testing.T) {
+	_, js, _ := ensured(t)
+	taken := jetstream.ConsumerConfig{Durable: "alerts", FilterSubject: "daybook.v1.event.0.>", AckPolicy: jetstream.AckExplicitPolicy}
+	if _, err := js.CreateConsumer(within(t), protocol.EventsStream, taken); err != nil {
+		t.Fatal(err)
+	}
+	_, err := subscriber(t, js, nil).Subscribe(t.Context(), protocol.EventSubjects)
+	if fields := mismatch(t, err); len(fields) == 0 {
+		t.Error(err)
+	}
+}
+
+func TestSubscriberCloseWaitsForHandlers(t *testing.T) {
+	_, js, _ := ensured(t)
+	s := subscriber(t, js, nil)
+	ms := subscribe(t, s)
+	event(t, js, "last")
+	m := receive(t, ms)
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	if _, open := <-ms; open {
+		t.Error("a message came after Close")
+	}
+	if m.Context().Err() != nil {
+		t.Error("Close cancelled a handler at work")
+	}
+	select {
+	case <-closed:
+		t.Error("Close did not wait for the handler")
+	default:
+	}
+	m.Ack()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the ack arrived", func() bool {
+		consumer, err := js.Consumer(within(t), protocol.EventsStream, "alerts")
+		return err == nil && consumer.CachedInfo().NumAckPending == 0
+	})
+	if _, err := s.Subscribe(t.Context(), protocol.EventSubjects); err == nil {
+		t.Error("a closed subscriber subscribes")
+	}
+}
+
+func TestRouterReactsToEvents(t *testing.T) {
+	_, js, _ := ensured(t)
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: deadline}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handled := make(chan string, 1)
+	router.AddConsumerHandler("alert", protocol.EventSubjects, subscriber(t, js, nil), func(m *message.Message) error {
+		handled <- m.UUID
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(ctx) }()
+	<-router.Running()
+	event(t, js, "failed")
+	select {
+	case id := <-handled:
+		if id != "failed" {
+			t.Errorf("handled %q", id)
+		}
+	case <-within(t).Done():
+		t.Error("the handler was not called")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
