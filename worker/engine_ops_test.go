@@ -71,7 +71,7 @@ func (e *engine) answer(via, op string, body []byte) []byte {
 	switch op {
 	case protocol.OpStart:
 		return each(e, body, func(i protocol.StartItem) protocol.StartResult {
-			e.starts = append(e.starts, i)
+			e.starts, e.startedVia = append(e.starts, i), append(e.startedVia, via)
 			r := e.runs[i.ClaimID]
 			if r == nil {
 				e.log = append(e.log, "start of an unknown run")

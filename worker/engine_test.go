@@ -50,8 +50,10 @@ type engine struct {
 	log      []string
 	presence []protocol.PresenceRequest
 	starts   []protocol.StartItem
-	token    string // wanted over HTTP
-	changed  chan struct{}
+
+	startedVia []string // of each start
+	token      string   // wanted over HTTP
+	changed    chan struct{}
 }
 
 type fakeRun struct {

@@ -2,23 +2,20 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"github.com/daybookhq/daybook/worker/protocol"
 )
 
 const (
-	verifyEvery    = time.Minute // configuration on the server may change under us
-	bindTimeout    = 5 * time.Second
-	defaultAckWait = 5 * time.Second
-	maxPull        = 256 // messages in one pull
+	verifyEvery = time.Minute // configuration on the server may change under us
+	bindTimeout = 5 * time.Second
 )
 
 // lane pulls the messages of one (queue, kind) from its consumer.
@@ -27,8 +24,8 @@ type lane struct {
 	s   *session
 	log *slog.Logger
 
-	consumer   jetstream.Consumer // nil while there is none
-	name       string             // of the consumer
+	puller     *puller
+	name       string // of the consumer
 	verified   time.Time
 	connection uint64 // the reconnect count it was verified on
 	perMessage int    // runs in recent messages
@@ -41,14 +38,13 @@ type lane struct {
 
 func newLane(s *session, l protocol.Lane) *lane {
 	ln := &lane{Lane: l, s: s, perMessage: 1, log: s.log.With("queue", l.Queue, "kind", l.Kind)}
-	ln.ackWait.Store(int64(defaultAckWait))
 	ln.lost.Store(time.Now().UnixNano())
 	return ln
 }
 
 // run pulls until ctx ends. Everything that was delivered is in hand, or given back, when it returns.
 func (l *lane) run(ctx context.Context) {
-	defer l.unbind(nil)
+	defer l.close()
 	var retry backoff
 	hot := false
 	for ctx.Err() == nil {
@@ -69,7 +65,7 @@ func (l *lane) run(ctx context.Context) {
 		if !hot {
 			wait = l.s.slots.wait()
 		}
-		got, err := l.pull(max(1, units/l.perMessage), wait)
+		got, err := l.puller.pull(ctx, protocol.DispatchStream, l.name, max(1, units/l.perMessage), wait, l.receive)
 		l.s.slots.unreserve(units)
 		hot = got > 0
 		if err != nil {
@@ -87,7 +83,7 @@ func (l *lane) bind(ctx context.Context) error {
 		return errNotConnected
 	}
 	connection := l.s.conn.Stats().Reconnects
-	if l.consumer != nil && connection == l.connection && time.Since(l.verified) < verifyEvery {
+	if l.bound.Load() && connection == l.connection && time.Since(l.verified) < verifyEvery {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
@@ -101,13 +97,17 @@ func (l *lane) bind(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", name, err)
 	}
-	if wait := consumer.CachedInfo().Config.AckWait; wait > 0 {
-		l.ackWait.Store(int64(wait))
-	}
+	l.ackWait.Store(int64(consumer.CachedInfo().Config.AckWait))
 	if l.name != name || !l.bound.Load() {
 		l.log.Info("pulling", "consumer", name)
 	}
-	l.consumer, l.name, l.verified, l.connection = consumer, name, time.Now(), connection
+	if l.puller == nil {
+		if l.puller, err = newPuller(l.s.conn); err != nil {
+			return err
+		}
+		l.s.group.start(func() { l.extend(l.s.rpc) })
+	}
+	l.name, l.verified, l.connection = name, time.Now(), connection
 	if !l.bound.Swap(true) {
 		l.s.slots.join()
 		l.s.laneChanged()
@@ -115,9 +115,8 @@ func (l *lane) bind(ctx context.Context) error {
 	return nil
 }
 
-// unbind forgets the consumer; the lane is polled over HTTP, if at all, until it is bound again.
+// unbind gives the consumer up; the lane is polled over HTTP, if at all, until it is bound again.
 func (l *lane) unbind(why error) {
-	l.consumer = nil
 	if !l.bound.Swap(false) {
 		return
 	}
@@ -129,33 +128,18 @@ func (l *lane) unbind(why error) {
 	}
 }
 
-// pull asks for n messages and takes them in hand; with wait 0 only for those there now.
-func (l *lane) pull(n int, wait time.Duration) (got int, err error) {
-	n = min(n, maxPull)
-	var batch jetstream.MessageBatch
-	if wait == 0 {
-		batch, err = l.consumer.FetchNoWait(n)
-	} else {
-		batch, err = l.consumer.Fetch(n, jetstream.FetchMaxWait(wait))
+func (l *lane) close() {
+	l.unbind(nil)
+	if l.puller != nil {
+		l.puller.close(l.receive)
 	}
-	if err != nil {
-		return 0, err
-	}
-	for msg := range batch.Messages() {
-		got++
-		l.receive(msg)
-	}
-	if err := batch.Error(); err != nil && !errors.Is(err, jetstream.ErrNoMessages) {
-		return got, err
-	}
-	return got, nil
 }
 
-func (l *lane) receive(msg jetstream.Msg) {
+func (l *lane) receive(msg *nats.Msg) {
 	hints, err := decodeMessage(msg)
 	if err != nil {
-		l.log.Error("dispatch message terminated", "subject", msg.Subject(), "error", err)
-		if err := msg.TermWithReason(clip(err.Error(), 200)); err != nil {
+		l.log.Error("dispatch message terminated", "subject", msg.Subject, "error", err)
+		if err := l.s.conn.Publish(msg.Reply, []byte(termPayload+clip(err.Error(), 200))); err != nil {
 			l.log.Warn("message not terminated", "error", err)
 		}
 		return
@@ -172,11 +156,11 @@ func (l *lane) receive(msg jetstream.Msg) {
 	}
 }
 
-func decodeMessage(msg jetstream.Msg) ([]protocol.Hint, error) {
-	if v := msg.Headers().Get(protocol.HeaderProtocol); v != "" && v != protocol.ProtocolVersion {
+func decodeMessage(msg *nats.Msg) ([]protocol.Hint, error) {
+	if v := msg.Header.Get(protocol.HeaderProtocol); v != "" && v != protocol.ProtocolVersion {
 		return nil, fmt.Errorf("dispatch message: protocol version %s, this worker speaks %s", strconv.Quote(v), protocol.ProtocolVersion)
 	}
-	return protocol.DecodeHints(msg.Data())
+	return protocol.DecodeHints(msg.Data)
 }
 
 // extend keeps the messages in hand from being redelivered: none goes longer than a third of the ack wait without word.

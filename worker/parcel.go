@@ -4,12 +4,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 )
 
 // parcel is a dispatch message in hand. It is acknowledged when the last of its runs has settled.
 type parcel struct {
-	msg  jetstream.Msg
+	msg  *nats.Msg
 	lane *lane
 	size int // runs in it
 
@@ -38,7 +38,7 @@ func (p *parcel) settle(answered bool) {
 		return
 	}
 	// A lost ack costs one redelivery, which start refuses.
-	if err := p.msg.Ack(); err != nil {
+	if err := p.reply(ackPayload); err != nil {
 		p.lane.log.Debug("message not acknowledged", "error", err)
 	}
 }
@@ -46,9 +46,14 @@ func (p *parcel) settle(answered bool) {
 // giveBack returns a message of which no start was sent, for another worker to take at once.
 func (p *parcel) giveBack() {
 	p.lane.parcels.remove(p)
-	if err := p.msg.Nak(); err != nil {
+	if err := p.reply(nakPayload); err != nil {
 		p.lane.log.Debug("message not given back", "error", err)
 	}
+}
+
+// reply sends one of the acknowledgements.
+func (p *parcel) reply(payload string) error {
+	return p.lane.s.conn.Publish(p.msg.Reply, []byte(payload))
 }
 
 // parcels are the messages of a lane in hand.
@@ -85,6 +90,6 @@ func (ps *parcels) extend(now, cutoff time.Time) {
 	ps.mu.Unlock()
 	for _, p := range due {
 		// Disconnected: the message may be redelivered, and start refuses the copy.
-		_ = p.msg.InProgress()
+		_ = p.reply(workPayload)
 	}
 }

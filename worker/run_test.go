@@ -82,17 +82,15 @@ func TestLostStartReplyIsAskedAgainWithTheSameToken(t *testing.T) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.starts) < 2 || e.starts[0] != e.starts[1] {
-		t.Errorf("starts %+v, want the same item again", e.starts)
-	}
+	// A poll may have brought the same run; that delivery has a token of its own.
 	var via []string
-	for _, l := range e.log {
-		if strings.HasPrefix(l, "start") {
-			via = append(via, l)
+	for i, s := range e.starts {
+		if s == e.starts[0] {
+			via = append(via, e.startedVia[i])
 		}
 	}
-	if want := []string{"start a nats", "start a http"}; !reflect.DeepEqual(via, want) {
-		t.Errorf("starts %q, want %q", via, want)
+	if want := []string{"nats", "http"}; !reflect.DeepEqual(via, want) {
+		t.Errorf("the start went over %q, want %q: %+v", via, want, e.starts)
 	}
 }
 

@@ -100,7 +100,6 @@ func (s *session) run() error {
 	if s.conn != nil {
 		for _, l := range s.lanes {
 			sources.Go(func() { l.run(s.pulling) })
-			s.group.start(func() { l.extend(s.rpc) })
 		}
 	}
 	if s.caller.http != nil {
