@@ -1,0 +1,158 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/daybookhq/daybook/worker/protocol"
+)
+
+type echo struct {
+	mu    sync.Mutex
+	sizes []int
+	reply func(op string, request []byte) ([]byte, error)
+	gate  chan struct{}
+}
+
+func (e *echo) call(_ context.Context, op string, request []byte) ([]byte, error) {
+	var req struct{ Items []json.RawMessage }
+	if err := json.Unmarshal(request, &req); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	e.sizes = append(e.sizes, len(req.Items))
+	e.mu.Unlock()
+	if e.gate != nil {
+		<-e.gate
+	}
+	if e.reply != nil {
+		return e.reply(op, request)
+	}
+	return json.Marshal(protocol.Reply[json.RawMessage]{Results: req.Items})
+}
+
+func newEcho(ctx context.Context, e *echo) (*batcher[json.RawMessage], *group) {
+	var g group
+	return newBatcher[json.RawMessage](ctx, &g, &caller{http: e, timing: defaultTiming}, "op", `{"items":[`), &g
+}
+
+// What arrives while requests are under way goes together, and each item gets its own answer.
+func TestBatchesTakeWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &echo{gate: make(chan struct{})}
+		b, g := newEcho(t.Context(), e)
+		var wg sync.WaitGroup
+		for i := range 5000 {
+			wg.Go(func() {
+				item := fmt.Sprintf(`{"i":%d}`, i)
+				if a := b.do(t.Context(), []byte(item)); a.err != nil || string(a.result) != item {
+					t.Errorf("item %d: %s %v", i, a.result, a.err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(e.gate)
+		wg.Wait()
+		g.close()
+		for _, n := range e.sizes {
+			if n > protocol.MaxItems {
+				t.Errorf("a request of %d items", n)
+			}
+		}
+		if len(e.sizes) > 8 {
+			t.Errorf("%d requests for 5000 items: %v", len(e.sizes), e.sizes)
+		}
+	})
+}
+
+func TestBatchesAreBoundedInBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &echo{gate: make(chan struct{})}
+		e.reply = func(_ string, request []byte) ([]byte, error) {
+			if len(request) > protocol.MaxRequest {
+				t.Errorf("a request of %d bytes", len(request))
+			}
+			var req struct{ Items []json.RawMessage }
+			_ = json.Unmarshal(request, &req)
+			return json.Marshal(protocol.Reply[int]{Results: make([]int, len(req.Items))})
+		}
+		b, g := newEcho(t.Context(), e)
+		var wg sync.WaitGroup
+		item := []byte(`"` + strings.Repeat("x", 300<<10) + `"`)
+		for range 20 {
+			wg.Go(func() {
+				if a := b.do(t.Context(), item); a.err != nil {
+					t.Error(a.err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(e.gate)
+		wg.Wait()
+		g.close()
+	})
+}
+
+func TestAbandonedItemsAreNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &echo{gate: make(chan struct{})}
+		b, g := newEcho(t.Context(), e)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range maxFlights {
+			wg.Go(func() { b.do(t.Context(), []byte(`1`)) })
+			synctest.Wait()
+		}
+		gone := errors.New("gone")
+		ctx2, cancel2 := context.WithCancelCause(ctx)
+		wg.Go(func() {
+			if a := b.do(ctx2, []byte(`2`)); !errors.Is(a.err, gone) {
+				t.Errorf("err %v", a.err)
+			}
+		})
+		synctest.Wait()
+		cancel2(gone)
+		cancel()
+		synctest.Wait()
+		close(e.gate)
+		wg.Wait()
+		g.close()
+		if n := len(e.sizes); n != maxFlights {
+			t.Errorf("%d requests, want %d", n, maxFlights)
+		}
+	})
+}
+
+func TestWrongNumberOfResultsIsAnError(t *testing.T) {
+	e := &echo{reply: func(string, []byte) ([]byte, error) { return []byte(`{"results":[1,2]}`), nil }}
+	b, g := newEcho(t.Context(), e)
+	if a := b.do(t.Context(), []byte(`1`)); a.err == nil {
+		t.Errorf("took %v for the answer", a)
+	}
+	g.close()
+}
+
+func TestCallerNamesWhatWentWrong(t *testing.T) {
+	var c caller
+	if _, err := c.do(t.Context(), "op", nil, 0, nil); !errors.Is(err, errNoRoute) {
+		t.Errorf("err %v", err)
+	}
+	for body, want := range map[string]protocol.ErrorCode{
+		`{"error":{"code":"too_large","message":"m"}}`: protocol.CodeTooLarge,
+		`<html>bad gateway</html>`:                     protocol.CodeUnavailable,
+	} {
+		if got := errorCode(httpError("op", 502, []byte(body))); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+	err := httpError("start", 403, []byte(`{"title":"Forbidden","detail":"token lacks the scope work"}`))
+	if errorCode(err) != protocol.CodeUnauthorized || !strings.Contains(err.Error(), "token lacks the scope work") {
+		t.Errorf("err %v", err)
+	}
+}
