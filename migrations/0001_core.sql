@@ -322,6 +322,6 @@ GRANT USAGE ON SCHEMA public TO daybook_engine;
 GRANT EXECUTE ON FUNCTION daybook_ensure_partition, daybook_raise_era, daybook_history, daybook_run_bound TO daybook_engine;
 GRANT SELECT, INSERT ON events, run_slots, run_keys TO daybook_engine;
 GRANT USAGE ON SEQUENCE event_position TO daybook_engine;
-GRANT SELECT ON eras TO daybook_engine;
+GRANT SELECT ON eras, goose_db_version TO daybook_engine;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
   jobs, due_runs, claims, parked_runs, outbox, dispatch_streams, run_outputs, workers, engines, checkpoints TO daybook_engine;

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver that goose uses
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -86,6 +88,25 @@ func Versions(ctx context.Context, dsn string) (have, want int64, err error) {
 		return 0, 0, fmt.Errorf("read schema version: %w", err)
 	}
 	return have, want, nil
+}
+
+// Current is the newest version that the database has, read as the application's
+// role; 0 without the schema.
+func Current(ctx context.Context, dsn string) (v int64, err error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return 0, fmt.Errorf("connect to database: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	err = conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&v)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42P01" {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read schema version: %w", err)
+	}
+	return v, nil
 }
 
 func with(dsn string, use func(*goose.Provider) error) (err error) {

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/engine"
+	"github.com/daybookhq/daybook/internal/httpapi"
+	"github.com/daybookhq/daybook/internal/natsjs"
+	"github.com/daybookhq/daybook/migrations"
+)
+
+// node is an engine replica with its connections and its HTTP port.
+type node struct {
+	store    *eventstore.Store
+	engine   *engine.Engine
+	registry *prometheus.Registry
+	listener net.Listener
+	log      *slog.Logger
+}
+
+// openNode connects an engine. The NATS connection stays the caller's.
+func openNode(ctx context.Context, dsn string, nc *nats.Conn, topology natsjs.Topology, roles engine.Roles, l net.Listener, log *slog.Logger) (*node, error) {
+	have, err := migrations.Current(ctx, dsn)
+	if err != nil {
+		return nil, &exitError{code: exitUnreachable, err: err}
+	}
+	switch want := migrations.Latest(); {
+	case have < want:
+		return nil, fmt.Errorf("the database schema is at version %d, this binary needs %d: run 'daybook migrate up'", have, want)
+	case have > want:
+		log.WarnContext(ctx, "the database schema is newer than this binary", "have", have, "known", want)
+	}
+	id := processID()
+	store, err := eventstore.Open(ctx, eventstore.Config{DSN: dsn, Actor: "engine:" + id, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	e, err := engine.New(engine.Config{ID: id, Host: hostname(), Version: version(), Roles: roles, Store: store, NATS: nc,
+		Topology: topology, Registry: registry, Logger: log})
+	if err != nil {
+		store.Close()
+		return nil, err
+	}
+	prepare, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := e.Prepare(prepare); err != nil {
+		store.Close()
+		return nil, err
+	}
+	return &node{store: store, engine: e, registry: registry, listener: l, log: log}, nil
+}
+
+// run serves until ctx ends.
+func (n *node) run(ctx context.Context) error {
+	defer n.store.Close()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.engine.Run(ctx) })
+	h := httpapi.Handler(httpapi.Config{Work: n.engine.Service(), Ready: n.engine.Ready, Gather: n.registry, Logger: n.log})
+	g.Go(func() error { return httpapi.Serve(ctx, n.listener, h, n.log) })
+	return g.Wait()
+}
+
+// listen opens the HTTP port, loopback only: there are no tokens that could
+// guard another address.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, usage("--http %s: want HOST:PORT, for example 127.0.0.1:7788", addr)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, usage("--http %s: without tokens Daybook listens on loopback addresses only, for example 127.0.0.1:7788", addr)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s is in use by another process, perhaps another 'daybook dev': stop it, or choose another port with --http", addr)
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	return l, nil
+}
+
+// newLogger writes text to a terminal and JSON elsewhere.
+func (a *app) newLogger(level slog.Level) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if f, ok := a.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return slog.New(slog.NewTextHandler(a.err, o))
+	}
+	return slog.New(slog.NewJSONHandler(a.err, o))
+}
+
+func logLevel(s string) (slog.Level, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(s)); err != nil {
+		return 0, usage("--log-level %s: want debug, info, warn or error", s)
+	}
+	return l, nil
+}
+
+func hostname() string {
+	h, err := os.Hostname()
+	if err != nil || h == "" {
+		return "unknown"
+	}
+	return h
+}
+
+// processID tells processes apart, also two that follow one another on a host.
+func processID() string {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // never fails
+	return hostname() + "-" + hex.EncodeToString(b)
+}
+
+// version is set by the build; otherwise the module's.
+var buildVersion string
+
+func version() string {
+	if buildVersion != "" {
+		return buildVersion
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && !strings.HasPrefix(info.Main.Version, "(") {
+		return info.Main.Version
+	}
+	return "devel"
+}

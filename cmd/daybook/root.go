@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// app is what a command touches of the world.
+type app struct {
+	in   io.Reader
+	out  io.Writer // data
+	err  io.Writer // everything else
+	env  func(string) (string, bool)
+	data string // --data
+	url  string // --url
+}
+
+// Exit codes. They are part of the contract with scripts.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitConflict    = 4
+	exitUnreachable = 5
+	exitRunFailed   = 6
+	exitRunCanceled = 7
+	exitInterrupted = 130
+)
+
+// exitError is an error that knows its exit code. A silent one has been
+// reported already.
+type exitError struct {
+	code   int
+	err    error
+	silent bool
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, a *app, args []string) int {
+	root := newRoot(a)
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitFailed
+	var e *exitError
+	switch {
+	case errors.As(err, &e):
+		code = e.code
+	case ctx.Err() != nil:
+		code = exitInterrupted
+	default:
+		code = exitCodeOf(err)
+	}
+	if e == nil || !e.silent {
+		fmt.Fprintf(a.err, "daybook: %v\n", err)
+	}
+	return code
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "daybook",
+		Short: "A job scheduler that keeps the whole history of every run",
+		Long: `Daybook runs jobs at their times, on request, and again when they fail. PostgreSQL
+holds every change of a run as an event; NATS carries work to the workers.
+
+Try it:
+  daybook dev                                   everything in one process
+  daybook import crontab FILE --apply           your crontab as jobs
+  daybook job list                              what there is
+  daybook run list                              what ran
+
+Every flag can be set in the environment: --slots as DAYBOOK_SLOTS. Commands find a
+running 'daybook dev' by themselves; otherwise give --data, --url or DATABASE_URL.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return bindEnv(cmd, a.env)
+		},
+	}
+	root.PersistentFlags().StringVar(&a.data, "data", "", "data directory of a local 'daybook dev'")
+	root.PersistentFlags().StringVar(&a.url, "url", "", "base URL of an engine's HTTP API")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%v\nSee '%s --help'", err, cmd.CommandPath())
+	})
+	root.AddCommand(newDev(a), newServe(a), newWorker(a), newMigrate(a), newEra(a))
+	root.AddCommand(clientCommands(a)...)
+	return root
+}
+
+// bindEnv sets flags that were not given from the environment: --allow-exec from
+// DAYBOOK_ALLOW_EXEC. Flags beat the environment, the environment beats defaults.
+func bindEnv(cmd *cobra.Command, env func(string) (string, bool)) error {
+	var errs []error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		name := "DAYBOOK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		v, ok := env(name)
+		if !ok || f.Changed {
+			return
+		}
+		if err := cmd.Flags().Set(f.Name, v); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	})
+	if len(errs) > 0 {
+		return usage("%v", errors.Join(errs...))
+	}
+	return nil
+}
+
+// firstEnv is the value of the first variable that is set and not empty.
+func (a *app) firstEnv(names ...string) string {
+	for _, n := range names {
+		if v, ok := a.env(n); ok && v != "" {
+			return v
+		}
+	}
+	return ""
+}
