@@ -109,7 +109,6 @@ func TestSyntax(t *testing.T) {
 			if e.Message == "" || e.Field == "" {
 				t.Errorf("error without message or field: %+v", e)
 			}
-			t.Log(e)
 		})
 	}
 }

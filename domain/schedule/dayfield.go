@@ -119,6 +119,9 @@ func (f *spec) notAValue(w, whole word) error {
 	if strings.EqualFold(w.text, "L") && f == &dowSpec {
 		return refuse("L needs a day", "FRIL is the last Friday of the month")
 	}
+	if f != &domSpec && f != &dowSpec && (strings.EqualFold(w.text, "L") || strings.EqualFold(w.text, "LW")) {
+		return refuse(fmt.Sprintf("unknown name %q", text), "L is only known in the day fields")
+	}
 	if strings.EqualFold(w.text, "H") || len(w.text) > 1 && strings.EqualFold(w.text[:2], "H(") {
 		return refuse("the hash syntax H is not supported", "write a number")
 	}
