@@ -1,0 +1,324 @@
+package projections
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/eventstore"
+)
+
+// CheckReport is what comparing a projection with the log found. What the
+// follower has not applied yet is no drift.
+type CheckReport struct {
+	Projection string  `json:"projection"`
+	Streams    int     `json:"streams"` // compared
+	Parked     int     `json:"parked"`  // of them, compared up to the event that cannot be applied
+	Drifted    int     `json:"drifted"`
+	Drift      []Drift `json:"drift"` // the first of them
+}
+
+// Drift is a row that is not what the log says.
+type Drift struct {
+	Table       string       `json:"table"`
+	Key         string       `json:"key"` // run id or job
+	What        string       `json:"what"`
+	Differences []Difference `json:"differences,omitempty"`
+}
+
+// Difference is a column of a drifted row.
+type Difference struct {
+	Column string `json:"column"`
+	Log    string `json:"log"`
+	Table  string `json:"table"`
+}
+
+const driftShown = 100
+
+func (r *CheckReport) add(d Drift) {
+	if r.Drifted++; len(r.Drift) < driftShown {
+		r.Drift = append(r.Drift, d)
+	}
+}
+
+// Check folds the log and compares the projection with it: every run and, after
+// them, the statistics of every job, or with a sample above 0 about that many
+// runs at random places. Readers, writers and followers go on.
+func Check(ctx context.Context, store *eventstore.Store, name string, sample int) (CheckReport, error) {
+	if name != RunSummariesName {
+		return CheckReport{}, &UnknownProjectionError{Name: name}
+	}
+	c := checker{store: store, report: CheckReport{Projection: name, Drift: []Drift{}}}
+	run := c.all
+	if sample > 0 {
+		run = func(ctx context.Context) error { return c.sample(ctx, sample) }
+	}
+	if err := run(ctx); err != nil {
+		return c.report, fmt.Errorf("check %s: %w", name, err)
+	}
+	return c.report, nil
+}
+
+type checker struct {
+	store  *eventstore.Store
+	report CheckReport
+}
+
+const checkedPage = 10_000
+
+func (c *checker) all(ctx context.Context) error {
+	after, done := uuid.Nil, false
+	for !done {
+		var err error
+		if after, done, err = c.chunk(ctx, after, checkedPage); err != nil {
+			return err
+		}
+	}
+	return c.stats(ctx)
+}
+
+// Index: the primary keys of the partitions.
+const runBounds = `
+SELECT (SELECT stream_id FROM events WHERE category = 'run' ORDER BY stream_id LIMIT 1), (SELECT stream_id FROM events WHERE category = 'run' ORDER BY stream_id DESC LIMIT 1)`
+
+func (c *checker) sample(ctx context.Context, runs int) error {
+	const eventsAtOnePlace = 400
+	var low, high *uuid.UUID
+	if err := c.store.Pool().QueryRow(ctx, runBounds).Scan(&low, &high); err != nil || low == nil {
+		return err
+	}
+	from, to := binary.BigEndian.Uint64(low[:8]), binary.BigEndian.Uint64(high[:8])
+	for stuck := 0; c.report.Streams < runs && stuck < 3; {
+		var at uuid.UUID
+		binary.BigEndian.PutUint64(at[:8], from+rand.Uint64N(to-from+1))
+		before := c.report.Streams
+		if _, _, err := c.chunk(ctx, at, eventsAtOnePlace); err != nil {
+			return err
+		}
+		if stuck++; c.report.Streams > before {
+			stuck = 0
+		}
+	}
+	return nil
+}
+
+// The events of the streams after one, and whether the checkpoint's cursor has
+// each behind it. Index: the primary keys of the partitions.
+const checkEvents = `
+SELECT ` + eventColumns + `,
+       CASE WHEN e.era <> $3 THEN e.era < $3
+            ELSE pg_visible_in_snapshot(e.xid, $4::pg_snapshot) OR coalesce(pg_visible_in_snapshot(e.xid, $5::pg_snapshot), false) AND e.position <= $6 END
+  FROM events e WHERE e.category = 'run' AND e.stream_id > $1 ORDER BY e.stream_id, e.version LIMIT $2`
+
+// Index: run_summaries_pkey.
+var checkRows = "SELECT " + summaryColumns + " FROM run_summaries WHERE run_id > $1 AND run_id <= $2"
+
+// Index: projection_parked_pkey.
+const checkParked = `SELECT stream_id FROM projection_parked WHERE projection = $1`
+
+// logged is an event and whether the follower has it behind it.
+type logged struct {
+	eventstore.Recorded
+	applied bool
+}
+
+// chunk compares the streams after one, as many as the events of a page make up
+// whole. One snapshot shows log, rows and checkpoint as they belong together.
+func (c *checker) chunk(ctx context.Context, after uuid.UUID, limit int) (last uuid.UUID, done bool, err error) {
+	oneSnapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = inTx(ctx, c.store.Pool(), oneSnapshot, func(tx pgx.Tx) error {
+		streams, end, whole, err := c.streams(ctx, tx, after, limit)
+		if err != nil {
+			return err
+		}
+		last, done = end, whole
+		if done {
+			last = allIDs
+		}
+		rows, err := queryRows(ctx, tx, scanSummary, checkRows, after, last)
+		if err != nil {
+			return err
+		}
+		parked, err := queryRows(ctx, tx, pgx.RowTo[uuid.UUID], checkParked, c.report.Projection)
+		if err != nil {
+			return err
+		}
+		c.compare(streams, rows, parked)
+		return nil
+	})
+	return last, done, err
+}
+
+func (c *checker) streams(ctx context.Context, tx pgx.Tx, after uuid.UUID, limit int) (streams [][]logged, last uuid.UUID, done bool, err error) {
+	var at checkpoint
+	err = tx.QueryRow(ctx, "SELECT cursor FROM checkpoints WHERE name = $1", c.report.Projection).Scan(&at)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, last, false, err
+	}
+	prev, next := at.Prev, (*string)(nil)
+	if prev == "" {
+		prev = "1:1:"
+	}
+	if at.Next != "" {
+		next = &at.Next
+	}
+	for {
+		events, err := queryRows(ctx, tx, scanLogged, checkEvents, after, limit, at.Era, prev, next, at.Position)
+		if err != nil {
+			return nil, last, false, err
+		}
+		for i, e := range events {
+			if i == 0 || e.StreamID != events[i-1].StreamID {
+				streams = append(streams, nil)
+			}
+			streams[len(streams)-1] = append(streams[len(streams)-1], e)
+		}
+		if len(events) < limit {
+			return streams, last, true, nil
+		}
+		if len(streams) > 1 { // the last stream may have been cut
+			streams = streams[:len(streams)-1]
+			return streams, streams[len(streams)-1][0].StreamID, false, nil
+		}
+		streams, limit = nil, 2*limit
+	}
+}
+
+func scanLogged(row pgx.CollectableRow) (logged, error) {
+	var r logged
+	err := row.Scan(&r.Category, &r.StreamID, &r.Version, &r.Position, &r.Era, &r.Type, &r.SchemaVersion, &r.At, &r.Actor, &r.Correlation, &r.Causation, &r.Data, &r.applied)
+	return r, err
+}
+
+func queryRows[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+func (c *checker) compare(streams [][]logged, rows []RunSummary, parked []uuid.UUID) {
+	table := make(map[uuid.UUID]RunSummary, len(rows))
+	for _, row := range rows {
+		table[row.RunID] = row
+	}
+	aside := make(map[uuid.UUID]bool, len(parked))
+	for _, id := range parked {
+		aside[id] = true
+	}
+	for _, stream := range streams {
+		id := stream[0].StreamID
+		row, found := table[id]
+		delete(table, id)
+		c.report.Streams++
+		if aside[id] {
+			c.report.Parked++
+		}
+		if d, ok := compareRun(stream, row, found, aside[id]); !ok {
+			c.report.add(d)
+		}
+	}
+	for id := range table {
+		c.report.add(Drift{Table: "run_summaries", Key: id.String(), What: "the log has no such run"})
+	}
+}
+
+// compareRun folds as many events as the row claims to have, which must be those
+// the follower has behind it or, where it scans or was made to try again, more.
+func compareRun(stream []logged, row RunSummary, found, parked bool) (Drift, bool) {
+	d := Drift{Table: "run_summaries", Key: stream[0].StreamID.String()}
+	applied := 0
+	for applied < len(stream) && stream[applied].applied {
+		applied++
+	}
+	switch {
+	case row.Version > len(stream):
+		d.What = fmt.Sprintf("at version %d, the log ends at %d", row.Version, len(stream))
+		return d, false
+	case row.Version < applied && !parked && !found:
+		d.What = "missing"
+		return d, false
+	case row.Version < applied && !parked:
+		d.What = fmt.Sprintf("at version %d, the follower is past %d", row.Version, applied)
+		return d, false
+	case !found:
+		return d, true
+	}
+	want := RunSummary{RunID: stream[0].StreamID}
+	for _, e := range stream[:row.Version] {
+		if err := want.applyRecorded(e.Recorded); err != nil {
+			d.What = fmt.Sprintf("made of events that do not fold: %v", err)
+			return d, false
+		}
+	}
+	d.What, d.Differences = "differs", differences(want, row)
+	return d, len(d.Differences) == 0
+}
+
+func differences(log, table RunSummary) (out []Difference) {
+	if reflect.DeepEqual(log, table) {
+		return nil
+	}
+	l, t := reflect.ValueOf(log), reflect.ValueOf(table)
+	for i := range l.NumField() {
+		a, b := text(l.Field(i)), text(t.Field(i))
+		if a != b {
+			name, _, _ := strings.Cut(l.Type().Field(i).Tag.Get("json"), ",")
+			out = append(out, Difference{Column: name, Log: a, Table: b})
+		}
+	}
+	return out
+}
+
+func text(v reflect.Value) string {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return "null"
+		}
+		v = v.Elem()
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// Statistics are compared with the runs, which have been compared with the log:
+// both are written in the same transactions. Index: none; this reads all of the
+// table, in the order of run_summaries_job.
+const checkStats = `
+WITH r AS (
+  SELECT job_id, count(*) FILTER (WHERE state = 'succeeded') AS succeeded, count(*) FILTER (WHERE state = 'failed') AS failed,
+         count(*) FILTER (WHERE state = 'cancelled') AS cancelled, count(*) FILTER (WHERE state = 'skipped') AS skipped,
+         max(finished_at) FILTER (WHERE state = 'succeeded') AS last_success_at, max(finished_at) FILTER (WHERE state = 'failed') AS last_failure_at,
+         max(run_id::text) FILTER (WHERE state = 'succeeded') AS last_success_run, max(finished_at) AS last_finished_at,
+         (max(ARRAY[to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), run_id::text]))[2] AS last_run_id
+    FROM run_summaries WHERE state IN ('succeeded', 'failed', 'cancelled', 'skipped') GROUP BY job_id),
+     s AS (
+  SELECT job_id, succeeded, failed, cancelled, skipped, last_success_at, last_failure_at, last_success_run::text, last_finished_at, last_run_id::text FROM job_stats)
+SELECT coalesce(s.job_id, r.job_id)::text, coalesce(r::text, 'null'), coalesce(s::text, 'null')
+  FROM r FULL JOIN s USING (job_id) WHERE r IS DISTINCT FROM s`
+
+func (c *checker) stats(ctx context.Context) error {
+	return inTx(ctx, c.store.Pool(), pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
+			return err
+		}
+		drift, err := queryRows(ctx, tx, func(row pgx.CollectableRow) (Drift, error) {
+			diff := Difference{Column: "all"}
+			d := Drift{Table: "job_stats", What: "differs"}
+			err := row.Scan(&d.Key, &diff.Log, &diff.Table)
+			d.Differences = []Difference{diff}
+			return d, err
+		}, checkStats)
+		for _, d := range drift {
+			c.report.add(d)
+		}
+		return err
+	})
+}

@@ -1,0 +1,202 @@
+package projections
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// RunPage is a page of a list, the newest instant first.
+type RunPage struct {
+	Runs []RunSummary `json:"runs"`
+
+	// Next is the cursor of the next page, empty at the end. A filter that few
+	// rows pass can end a page early: as long as there is a cursor there may be
+	// more, however few runs came.
+	Next string `json:"next,omitempty"`
+
+	// Lag is how far the list is behind the log.
+	Lag Lag `json:"lag"`
+}
+
+// examined is how many rows a page looks at one by one.
+const examined = 10_000
+
+// ListRuns lists runs from the projection. The error is a *FilterError if the
+// filter is at fault.
+func (r *Reader) ListRuns(ctx context.Context, f RunFilter) (RunPage, error) {
+	l, err := f.prepare()
+	if err != nil {
+		return RunPage{}, err
+	}
+	var p RunPage
+	if p.Lag, err = r.Lag(ctx); err != nil {
+		return p, err
+	}
+	var more uuid.UUID
+	if l.selective {
+		more, err = r.searchRuns(ctx, &l, &p)
+	} else {
+		more, err = r.pageOfRuns(ctx, &l, &p)
+	}
+	if err != nil {
+		return RunPage{}, fmt.Errorf("list runs: %w", err)
+	}
+	if more != uuid.Nil {
+		p.Next, err = l.cursorAfter(more)
+	}
+	return p, err
+}
+
+// Index: run_summaries_pkey, or that of the scope. A run id begins with the
+// instant's millisecond; the instants themselves sort out the rest.
+const inRange = `r.run_id < $1 AND r.run_id >= $2 AND r.scheduled_at < $3 AND r.scheduled_at >= $4 ORDER BY r.run_id DESC LIMIT $5`
+
+// from is the runs of the listing in order, their columns as given. With states
+// it is the merge of one index range a state.
+func (l *listing) from(columns string) (sql string, args []any) {
+	args = []any{l.below, l.floor, l.until, l.since}
+	if l.states == nil {
+		return "SELECT " + columns + " FROM run_summaries r WHERE " + inRange, args
+	}
+	where, args := "", append(args, l.states)
+	switch l.scope {
+	case ofJob:
+		where, args = "r.job_id = $7 AND ", append(args, jobID(l.Job))
+	case ofQueue:
+		where, args = "r.queue = $7 AND ", append(args, l.Queue)
+	case everywhere:
+	}
+	return "SELECT r.* FROM unnest($6::text[]) AS s(state), LATERAL (SELECT " + columns +
+		" FROM run_summaries r WHERE " + where + "r.state = s.state AND " + inRange + ") r ORDER BY r.run_id DESC LIMIT $5", args
+}
+
+// with puts the limit in its place among the arguments.
+func with(args []any, limit int) []any {
+	return append(append(args[:4:4], limit), args[4:]...)
+}
+
+func (r *Reader) pageOfRuns(ctx context.Context, l *listing, p *RunPage) (more uuid.UUID, err error) {
+	sql, args := l.from(summaryColumns)
+	rows, err := r.store.Pool().Query(ctx, sql, with(args, l.Limit+1)...)
+	if err != nil {
+		return more, err
+	}
+	if p.Runs, err = pgx.CollectRows(rows, scanSummary); err != nil {
+		return more, err
+	}
+	return p.cut(l.Limit), nil
+}
+
+// cut shortens the page to its limit; if there was more, it returns the last id.
+func (p *RunPage) cut(limit int) (more uuid.UUID) {
+	if len(p.Runs) <= limit {
+		return more
+	}
+	p.Runs = p.Runs[:limit]
+	return p.Runs[limit-1].RunID
+}
+
+// search looks at a bounded number of rows in the list's order and tells how
+// many there were, which was the last, and which of them match.
+func (l *listing) search() (sql string, args []any) {
+	var b strings.Builder
+	rows, args := l.from("r.run_id, r.queue, r.kind, r.error_type, r.error_message")
+	args = with(args, examined)
+	n := len(args)
+	fmt.Fprintf(&b, `
+WITH c AS MATERIALIZED (
+  SELECT c.run_id, ($%d = '' OR c.queue = $%d) AND ($%d = '' OR c.kind = $%d)
+         AND ($%d = '' OR strpos(lower(c.error_type || ' ' || c.error_message), lower($%d)) > 0) AS hit
+    FROM (%s) c)
+SELECT (SELECT count(*) FROM c), (SELECT c.run_id FROM c ORDER BY c.run_id LIMIT 1),
+       ARRAY (SELECT c.run_id FROM c WHERE c.hit ORDER BY c.run_id DESC LIMIT $%d)`, n+1, n+1, n+2, n+2, n+3, n+3, rows, n+4)
+	return b.String(), append(args, l.queueLeft, l.Kind, l.Text, l.Limit+1)
+}
+
+// Index: run_summaries_pkey.
+var selectSummaries = "SELECT " + summaryColumns + " FROM run_summaries WHERE run_id = ANY($1) ORDER BY run_id DESC"
+
+func (r *Reader) searchRuns(ctx context.Context, l *listing, p *RunPage) (more uuid.UUID, err error) {
+	sql, args := l.search()
+	oneSnapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = inTx(ctx, r.store.Pool(), oneSnapshot, func(tx pgx.Tx) error {
+		var seen int
+		var last *uuid.UUID
+		var ids []uuid.UUID
+		if err := tx.QueryRow(ctx, sql, args...).Scan(&seen, &last, &ids); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, selectSummaries, ids)
+		if err != nil {
+			return err
+		}
+		if p.Runs, err = pgx.CollectRows(rows, scanSummary); err != nil {
+			return err
+		}
+		if more = p.cut(l.Limit); more == uuid.Nil && seen == examined {
+			more = *last
+		}
+		return nil
+	})
+	return more, err
+}
+
+// MaxConsecutive is where the count of consecutive failures stops.
+const MaxConsecutive = 1000
+
+// JobStats are counts and latest outcomes of a job's runs.
+type JobStats struct {
+	Job           string     `json:"job"`
+	Succeeded     int64      `json:"succeeded"`
+	Failed        int64      `json:"failed"`
+	Cancelled     int64      `json:"cancelled"`
+	Skipped       int64      `json:"skipped"`
+	LastSuccessAt *time.Time `json:"last_success_at,omitempty"`
+	LastFailureAt *time.Time `json:"last_failure_at,omitempty"`
+	LastRunID     uuid.UUID  `json:"last_run_id"`          // the one that finished last
+	LastState     string     `json:"last_state,omitempty"` // and how
+
+	// ConsecutiveFailures are the failed runs with a later instant than the last
+	// one that succeeded, up to MaxConsecutive.
+	ConsecutiveFailures int `json:"consecutive_failures"`
+}
+
+// Index: job_stats_pkey, run_summaries_pkey, and run_summaries_job for the count,
+// which reads what it counts and no more.
+const selectStats = `
+SELECT s.job, s.succeeded, s.failed, s.cancelled, s.skipped, s.last_success_at, s.last_failure_at, s.last_run_id, coalesce(l.state, ''),
+       (SELECT count(*) FROM (SELECT FROM run_summaries f
+          WHERE f.job_id = s.job_id AND f.state = 'failed' AND f.run_id > coalesce(s.last_success_run, '00000000-0000-0000-0000-000000000000') LIMIT $2) f)
+  FROM job_stats s LEFT JOIN run_summaries l ON l.run_id = s.last_run_id
+ WHERE s.job_id = ANY($1)`
+
+// JobStats gives the statistics of the named jobs; one without a finished run is
+// missing.
+func (r *Reader) JobStats(ctx context.Context, jobs ...string) (map[string]JobStats, error) {
+	ids := make([]uuid.UUID, len(jobs))
+	for i, j := range jobs {
+		ids[i] = jobID(j)
+	}
+	rows, err := r.store.Pool().Query(ctx, selectStats, ids, MaxConsecutive)
+	if err != nil {
+		return nil, fmt.Errorf("read job statistics: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (JobStats, error) {
+		s, err := pgx.RowToStructByPos[JobStats](row)
+		s.LastSuccessAt, s.LastFailureAt = inUTC(s.LastSuccessAt), inUTC(s.LastFailureAt)
+		return s, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read job statistics: %w", err)
+	}
+	out := make(map[string]JobStats, len(all))
+	for _, s := range all {
+		out[s.Job] = s
+	}
+	return out, nil
+}

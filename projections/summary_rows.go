@@ -1,0 +1,107 @@
+package projections
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+)
+
+// The columns of run_summaries, in the order of scanSummary and summaryRows. The
+// fixed ones come with the first event and never change.
+var (
+	fixedColumns = []column{
+		{"run_id", "uuid"}, {"job_id", "uuid"}, {"job", "text"}, {"job_version", "int"}, {"queue", "text"}, {"kind", "text"},
+		{"priority", "smallint"}, {"origin", "text"}, {"key", "text"}, {"catch_up", "bool"}, {"retry_of", "uuid"}, {"scheduled_at", "timestamptz"},
+	}
+	movingColumns = []column{
+		{"version", "int"}, {"state", "text"}, {"ready_at", "timestamptz"}, {"attempt", "int"}, {"dispatches", "int"}, {"claims", "int"},
+		{"claim_id", "uuid"}, {"cancel_requested", "bool"}, {"worker", "text"}, {"claimed_at", "timestamptz"}, {"started_at", "timestamptz"},
+		{"first_started_at", "timestamptz"}, {"finished_at", "timestamptz"}, {"changed_at", "timestamptz"},
+		{"error_type", "text"}, {"error_message", "text"}, {"reason", "text"}, {"blocked_by", "uuid"},
+	}
+	summaryColumns = strings.Join(names(append(fixedColumns[:len(fixedColumns):len(fixedColumns)], movingColumns...)), ", ")
+)
+
+type column struct{ name, typ string }
+
+func names(cs []column) []string {
+	out := make([]string, len(cs))
+	for i, c := range cs {
+		out[i] = c.name
+	}
+	return out
+}
+
+// upsertSummaries writes whole rows, whatever was there. Index: run_summaries_pkey.
+func upsertSummaries(table string) string {
+	var arrays, sets []string
+	for i, c := range append(fixedColumns[:len(fixedColumns):len(fixedColumns)], movingColumns...) {
+		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, c.typ))
+	}
+	for _, c := range movingColumns {
+		sets = append(sets, c.name+" = excluded."+c.name)
+	}
+	return "INSERT INTO " + table + " (" + summaryColumns + ") SELECT * FROM unnest(" + strings.Join(arrays, ", ") +
+		") ON CONFLICT (run_id) DO UPDATE SET " + strings.Join(sets, ", ")
+}
+
+// scanSummary reads a row of summaryColumns.
+func scanSummary(row pgx.CollectableRow) (RunSummary, error) {
+	var s RunSummary
+	err := row.Scan(&s.RunID, &s.JobID, &s.Job, &s.JobVersion, &s.Queue, &s.Kind,
+		&s.Priority, &s.Origin, &s.Key, &s.CatchUp, &s.RetryOf, &s.ScheduledAt,
+		&s.Version, &s.State, &s.ReadyAt, &s.Attempt, &s.Dispatches, &s.Claims,
+		&s.ClaimID, &s.CancelRequested, &s.Worker, &s.ClaimedAt, &s.StartedAt,
+		&s.FirstStartedAt, &s.FinishedAt, &s.ChangedAt,
+		&s.ErrorType, &s.ErrorMessage, &s.Reason, &s.BlockedBy)
+	for _, t := range []*time.Time{&s.ScheduledAt, &s.ReadyAt, &s.ChangedAt, s.ClaimedAt, s.StartedAt, s.FirstStartedAt, s.FinishedAt} {
+		if t != nil {
+			*t = t.UTC()
+		}
+	}
+	return s, err
+}
+
+// summaryRows are rows as one array a column.
+type summaryRows struct {
+	runID, jobID                                                []uuid.UUID
+	job, queue, kind, key, worker, errorType, errorText, reason []string
+	origin                                                      []domain.Origin
+	state                                                       []domain.State
+	jobVersion, version, attempt, dispatches, claims            []int32
+	priority                                                    []int16
+	catchUp, cancelRequested                                    []bool
+	retryOf, claimID, blockedBy                                 []*uuid.UUID
+	scheduledAt, readyAt, changedAt                             []time.Time
+	claimedAt, startedAt, firstStartedAt, finishedAt            []*time.Time
+}
+
+func (r *summaryRows) add(s *RunSummary) {
+	r.runID, r.jobID, r.job, r.jobVersion = append(r.runID, s.RunID), append(r.jobID, s.JobID), append(r.job, s.Job), append(r.jobVersion, int32(s.JobVersion))
+	r.queue, r.kind, r.priority = append(r.queue, s.Queue), append(r.kind, s.Kind), append(r.priority, int16(s.Priority))
+	r.origin, r.key, r.catchUp = append(r.origin, s.Origin), append(r.key, s.Key), append(r.catchUp, s.CatchUp)
+	r.retryOf, r.scheduledAt = append(r.retryOf, s.RetryOf), append(r.scheduledAt, s.ScheduledAt)
+	r.version, r.state, r.readyAt = append(r.version, int32(s.Version)), append(r.state, s.State), append(r.readyAt, s.ReadyAt)
+	r.attempt, r.dispatches, r.claims = append(r.attempt, int32(s.Attempt)), append(r.dispatches, int32(s.Dispatches)), append(r.claims, int32(s.Claims))
+	r.claimID, r.cancelRequested, r.worker = append(r.claimID, s.ClaimID), append(r.cancelRequested, s.CancelRequested), append(r.worker, s.Worker)
+	r.claimedAt, r.startedAt = append(r.claimedAt, s.ClaimedAt), append(r.startedAt, s.StartedAt)
+	r.firstStartedAt, r.finishedAt, r.changedAt = append(r.firstStartedAt, s.FirstStartedAt), append(r.finishedAt, s.FinishedAt), append(r.changedAt, s.ChangedAt)
+	r.errorType, r.errorText = append(r.errorType, s.ErrorType), append(r.errorText, s.ErrorMessage)
+	r.reason, r.blockedBy = append(r.reason, s.Reason), append(r.blockedBy, s.BlockedBy)
+}
+
+func (r *summaryRows) columns() []any {
+	return []any{
+		r.runID, r.jobID, r.job, r.jobVersion, r.queue, r.kind,
+		r.priority, r.origin, r.key, r.catchUp, r.retryOf, r.scheduledAt,
+		r.version, r.state, r.readyAt, r.attempt, r.dispatches, r.claims,
+		r.claimID, r.cancelRequested, r.worker, r.claimedAt, r.startedAt,
+		r.firstStartedAt, r.finishedAt, r.changedAt,
+		r.errorType, r.errorText, r.reason, r.blockedBy,
+	}
+}
