@@ -91,15 +91,15 @@ ON CONFLICT (run_id, attempt) DO UPDATE SET head = excluded.head, tail = exclude
   result = excluded.result, updated_at = excluded.updated_at`
 
 // queue adds the writes to the batch and reports whether there are any.
-func (c *changes) queue(b *pgx.Batch) bool {
+func (c *changes) queue(b *pgx.Batch, sql statements) bool {
 	if len(c.events.stream) == 0 {
 		return false
 	}
 	if n := len(c.drop.runs); n > 0 {
-		b.Queue(deleteClaims, c.drop.runs, c.drop.claims, c.drop.versions, n)
+		b.Queue(sql.deleteClaims, c.drop.runs, c.drop.claims, c.drop.versions, n)
 	}
 	if n := len(c.keep); n > 0 {
-		c.queueKept(b, n)
+		c.queueKept(b, sql.updateClaims, n)
 	}
 	if n := len(c.dropDue); n > 0 {
 		b.Queue(deleteDue, c.dropDue, n)
@@ -116,7 +116,7 @@ func (c *changes) queue(b *pgx.Batch) bool {
 	return true
 }
 
-func (c *changes) queueKept(b *pgx.Batch, n int) {
+func (c *changes) queueKept(b *pgx.Batch, sql string, n int) {
 	token, worker, reason := make([]uuid.UUID, n), make([]string, n), make([]string, n)
 	started, lease, changed := make([]time.Time, n), make([]time.Time, n), make([]time.Time, n)
 	deadline, flag := make([]*time.Time, n), make([]bool, n)
@@ -126,6 +126,6 @@ func (c *changes) queueKept(b *pgx.Batch, n int) {
 		deadline[i], flag[i], reason[i], changed[i] = r.Deadline, r.CancelRequested, r.CancelReason, r.ChangedAt
 		version[i], attempt[i], dispatches[i] = int32(r.Version), int32(r.Attempt), int32(r.Dispatches)
 	}
-	b.Queue(updateClaims, c.kept.runs, c.kept.claims, c.kept.versions, token, worker, started, lease, deadline,
+	b.Queue(sql, c.kept.runs, c.kept.claims, c.kept.versions, token, worker, started, lease, deadline,
 		flag, reason, version, attempt, dispatches, changed, n)
 }

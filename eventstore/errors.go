@@ -67,7 +67,7 @@ func isCulprit(err error) bool {
 func conflict(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == stateUniqueViolation && strings.HasPrefix(pg.TableName, "events") {
-		return fmt.Errorf("%w: %s", ErrVersionConflict, pg.Detail)
+		return fmt.Errorf("%w: %s", ErrVersionConflict, pg.Message)
 	}
 	return err
 }

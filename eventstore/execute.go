@@ -132,7 +132,7 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 	}
 	ids = distinct(ids)
 	found := make(map[uuid.UUID]*located, len(ids))
-	tx, err := begin(ctx, s.ops, lockClaims, []any{ids}, func(rows pgx.Rows) error {
+	tx, err := begin(ctx, s.ops, s.sql.lockClaims, []any{ids}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
 		found[r.ID] = &located{Run: r, before: r, at: inClaims}
 		return err
@@ -149,9 +149,10 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 		return nil, err
 	}
 	b := &pgx.Batch{}
-	if !changes.queue(b) {
+	if !changes.queue(b, s.sql) {
 		return answers, nil
 	}
+	s.pausing("execute")
 	if err := tx.commit(ctx, b); err != nil {
 		return nil, conflict(err)
 	}

@@ -69,7 +69,7 @@ func (s *Store) putOff(ctx context.Context, cause error) error {
 func (s *Store) expire(ctx context.Context, limit int, excused bool) ([]Expired, error) {
 	found := map[uuid.UUID]*located{}
 	var commands []Command
-	tx, err := begin(ctx, s.ops, lockExpired, []any{limit}, func(rows pgx.Rows) error {
+	tx, err := begin(ctx, s.ops, s.sql.lockExpired, []any{limit}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
 		found[r.ID] = &located{Run: r, before: r, at: inClaims}
 		commands = append(commands, Command{RunID: r.ID, Do: domain.ExpireRun{Excused: excused}})
@@ -87,7 +87,8 @@ func (s *Store) expire(ctx context.Context, limit int, excused bool) ([]Expired,
 		return nil, err
 	}
 	b := &pgx.Batch{}
-	if changes.queue(b) {
+	if changes.queue(b, s.sql) {
+		s.pausing("expire")
 		if err := tx.commit(ctx, b); err != nil {
 			return nil, conflict(err)
 		}

@@ -34,12 +34,23 @@ type Store struct {
 	specs *specCache
 	actor string
 	log   *slog.Logger
+
+	sql     statements
+	pausing func(where string) // set by tests: called between a decision and its commit
 }
+
+// statements are those that fence. They are variables of the store only so that
+// tests can take a guard away and see what notices.
+type statements struct {
+	lockClaims, lockExpired, updateClaims, deleteClaims string
+}
+
+var fenced = statements{lockClaims: lockClaims, lockExpired: lockExpired, updateClaims: updateClaims, deleteClaims: deleteClaims}
 
 // Open connects, checks that the server is in the history the log was written
 // in, and that the role's settings are as the statements need them.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{specs: newSpecCache(), actor: c.Actor, log: c.Logger}
+	s := &Store{specs: newSpecCache(), actor: c.Actor, log: c.Logger, sql: fenced, pausing: func(string) {}}
 	if s.actor == "" {
 		s.actor = "engine"
 	}
