@@ -19,6 +19,13 @@ func (s JobSpec) Instants() (*schedule.Set, error) {
 	if s.EndAt != nil {
 		o.End = *s.EndAt
 	}
+	for _, day := range s.Exclude {
+		d, err := schedule.ParseDate(day)
+		if err != nil {
+			return nil, err
+		}
+		o.Exclude = append(o.Exclude, d)
+	}
 	return schedule.ParseSet(s.Schedules, o)
 }
 

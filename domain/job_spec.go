@@ -22,6 +22,7 @@ type JobSpec struct {
 	Timeout       Duration        `json:"timeout"` // of one attempt; 0 is none
 	Retry         RetryPolicy     `json:"retry"`
 	Overlap       Overlap         `json:"overlap"`
+	Concurrency   *Concurrency    `json:"concurrency,omitempty"`
 	Misfire       Misfire         `json:"misfire"`
 	CatchupWindow Duration        `json:"catchup_window"` // 0 is no limit
 	MaxCatchup    int             `json:"max_catchup"`    // 0 is no limit
@@ -43,6 +44,14 @@ const (
 	OverlapReplace Overlap = "replace"
 	OverlapAllow   Overlap = "allow"
 )
+
+// Concurrency limits how many runs of a job are in hand at once.
+type Concurrency struct {
+	// Key names a field of the arguments: the limit holds for each of its values
+	// apart. Empty: for the job.
+	Key   string `json:"key,omitempty"`
+	Limit int    `json:"limit"`
+}
 
 // Misfire says what happens to instants that were missed by more than the grace.
 type Misfire string
