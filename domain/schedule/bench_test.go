@@ -29,9 +29,9 @@ func BenchmarkNext(b *testing.B) {
 			}
 			b.ReportAllocs()
 			at := benchFrom
-			for i := 0; b.Loop(); i++ {
+			for i := 1; b.Loop(); i++ {
 				f, ok := s.Next(at)
-				if at = f.At; !ok || i%1000 == 0 {
+				if at = f.At; !ok || i%16 == 0 {
 					at = benchFrom
 				}
 			}
@@ -90,6 +90,19 @@ func BenchmarkCount(b *testing.B) {
 				s.Count(benchFrom, until)
 			}
 		})
+	}
+}
+
+// BenchmarkSetCount is the costly way to count: with several expressions the
+// instants are merged one by one.
+func BenchmarkSetCount(b *testing.B) {
+	s, err := ParseSet([]string{"*/5 * * * *", "*/7 9-17 * * *"}, Options{Zone: "America/New_York"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	until := benchFrom.AddDate(1, 0, 0)
+	for b.Loop() {
+		s.Count(benchFrom, until)
 	}
 }
 

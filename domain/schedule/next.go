@@ -82,6 +82,7 @@ func (s *Schedule) segments(p *page) []segment {
 // instant the one the clock shows is kept.
 func (s *Schedule) nextOn(p *page, lo int64) (best hit, found bool) {
 	list := s.segments(p)
+	far := p.to + 2*day                  // later than any label of the page
 	asked, answer := int64(0), int64(-1) // no label matches in [asked, answer)
 	for i := reaching(list, lo); i < len(list); i++ {
 		g := &list[i]
@@ -93,9 +94,9 @@ func (s *Schedule) nextOn(p *page, lo int64) (best hit, found bool) {
 			a = answer
 		}
 		for a < g.b {
-			u, ok := s.cron.ceil(a, p.to+2*day)
+			u, ok := s.cron.ceil(a, far)
 			if !ok {
-				u = p.to + 2*day
+				u = far
 			}
 			asked, answer = a, u
 			if u >= g.b {

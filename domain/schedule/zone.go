@@ -29,9 +29,15 @@ const (
 	latest   = 253402300799 - 2*day
 )
 
-// zones holds what time.LoadLocation has found. Its size is bounded by the
-// number of zone names, and within one process a name has one meaning.
-var zones sync.Map // string → *zone
+// zones holds what time.LoadLocation has found, so that within one process a
+// name has one meaning. The bound only matters on file systems that accept a
+// name in several spellings.
+var (
+	zones     sync.Map // string → *zone
+	zoneCount atomic.Int32
+)
+
+const maxZones = 2048
 
 func loadZone(name string, load func(string) (*time.Location, error)) (*zone, error) {
 	if name == "" {
@@ -42,20 +48,23 @@ func loadZone(name string, load func(string) (*time.Location, error)) (*zone, er
 			return z.(*zone), nil
 		}
 	}
-	if err := checkZoneName(name); err != nil {
-		return nil, err
-	}
 	find := load
 	if find == nil {
 		find = time.LoadLocation
+	}
+	if !zoneName(name) {
+		return nil, unknownZone(name, find)
 	}
 	loc, err := find(name)
 	if err != nil || loc == nil {
 		return nil, unknownZone(name, find)
 	}
 	z := &zone{name: name, loc: loc}
-	if load == nil {
-		kept, _ := zones.LoadOrStore(name, z)
+	if load == nil && zoneCount.Load() < maxZones {
+		kept, old := zones.LoadOrStore(name, z)
+		if !old {
+			zoneCount.Add(1)
+		}
 		z = kept.(*zone)
 	}
 	return z, nil

@@ -50,16 +50,11 @@ func zoneError(name, hint string) *Error {
 
 const zoneHint = "use an IANA name such as America/New_York"
 
-// checkZoneName refuses by form, before anything is looked for.
-func checkZoneName(name string) error {
-	if single[name] {
-		return nil
-	}
+// zoneName reports whether a name has the form of a zone name, before anything
+// is looked for.
+func zoneName(name string) bool {
 	area, rest, ok := strings.Cut(name, "/")
-	if ok && areas[area] && len(name) <= 64 && plainPath(rest) {
-		return nil
-	}
-	return unknownZone(name, time.LoadLocation)
+	return single[name] || ok && areas[area] && len(name) <= 64 && plainPath(rest)
 }
 
 func plainPath(s string) bool {
@@ -80,12 +75,11 @@ func plainPath(s string) bool {
 // unknownZone makes the error for a name, with a suggestion where one is found.
 func unknownZone(name string, load func(string) (*time.Location, error)) error {
 	exists := func(n string) bool {
-		area, rest, ok := strings.Cut(n, "/")
-		if !single[n] && !(ok && areas[area] && plainPath(rest)) {
+		if !zoneName(n) {
 			return false
 		}
-		_, err := load(n)
-		return err == nil
+		loc, err := load(n)
+		return err == nil && loc != nil
 	}
 	switch upper := strings.ToUpper(name); {
 	case len(name) > 64 || name == "":
