@@ -183,3 +183,13 @@ func TestDurableSurvivesACrash(t *testing.T) {
 		t.Errorf("kept %d", n)
 	}
 }
+
+func TestSchema(t *testing.T) {
+	db := New(t)
+	if got := scalar[string](t, db.DSNFor("daybook_engine"), "SELECT current_setting('enable_seqscan')"); got != "off" {
+		t.Errorf("the engine's role has enable_seqscan = %s", got)
+	}
+	if n := scalar[int](t, db.DSN, "SELECT count(*) FROM events"); n != 0 {
+		t.Errorf("%d events in a new database", n)
+	}
+}
