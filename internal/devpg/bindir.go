@@ -1,6 +1,8 @@
 package devpg
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,7 +38,7 @@ func packagers() []string {
 // newest in the places packagers use. It returns ErrNoBinaries if there are
 // none; it installs nothing.
 func FindBinDir() (string, error) {
-	dirs, err := findBinDirs(packagers())
+	dirs, err := findBinDirs(context.Background(), packagers())
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +46,7 @@ func FindBinDir() (string, error) {
 }
 
 // findBinDirs returns every candidate, best first, never empty without error.
-func findBinDirs(globs []string) ([]string, error) {
+func findBinDirs(ctx context.Context, globs []string) ([]string, error) {
 	if d := os.Getenv("PG_BINDIR"); d != "" {
 		if !hasServer(d) {
 			return nil, fmt.Errorf("PG_BINDIR=%s holds no initdb and postgres: it must be the bin directory of a PostgreSQL %d or newer", d, MinMajor)
@@ -74,7 +76,7 @@ func findBinDirs(globs []string) ([]string, error) {
 		add(d)
 	}
 	// Last, because the client library's development files answer as well.
-	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
 		add(strings.TrimSpace(string(out)))
 	}
 	if len(found) == 0 {
@@ -118,8 +120,8 @@ func parseMajor(out []byte) (int, error) {
 }
 
 // askMajor runs postgres --version; unlike a server, that is allowed to root.
-func askMajor(binDir string) (int, error) {
-	c := exec.Command(filepath.Join(binDir, "postgres"), "--version")
+func askMajor(ctx context.Context, binDir string) (int, error) {
+	c := exec.CommandContext(ctx, filepath.Join(binDir, "postgres"), "--version")
 	c.Env = childEnv(binDir)
 	out, err := c.Output()
 	if err != nil {
@@ -146,7 +148,7 @@ func childEnv(binDir string) []string {
 
 // withStderr adds what the program said to the error it ended with.
 func withStderr(err error) error {
-	if e, ok := err.(*exec.ExitError); ok && len(e.Stderr) > 0 {
+	if e, ok := errors.AsType[*exec.ExitError](err); ok && len(e.Stderr) > 0 {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(e.Stderr)))
 	}
 	return err

@@ -45,7 +45,8 @@ func (s *Server) bootOnce(ctx context.Context) error {
 	if err != nil {
 		return explain(s.dir, err)
 	}
-	s.cmd = s.command(context.Background(), "postgres", append([]string{"-D", s.data(), "-k", s.socketDir()}, s.settings()...)...)
+	args := append([]string{"-D", s.data(), "-k", s.socketDir()}, s.settings()...)
+	s.cmd = s.command(context.Background(), "postgres", args...) //nolint:contextcheck // ctx bounds the start alone
 	bindToParent(s.cmd.SysProcAttr)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	started := make(chan error, 1)

@@ -20,7 +20,7 @@ func (s *Server) chooseBinaries(ctx context.Context) error {
 	dirs := []string{s.opt.BinDir}
 	if s.opt.BinDir == "" {
 		var err error
-		if dirs, err = findBinDirs(packagers()); err != nil {
+		if dirs, err = findBinDirs(ctx, packagers()); err != nil {
 			if os.Getenv("PG_BINDIR") != "" {
 				return err
 			}
@@ -36,7 +36,7 @@ func (s *Server) chooseBinaries(ctx context.Context) error {
 	have := clusterMajors(s.dir)
 	var firstErr error
 	for _, dir := range dirs {
-		major, err := askMajor(dir)
+		major, err := askMajor(ctx, dir)
 		switch {
 		case err != nil:
 		case major < MinMajor:
@@ -96,8 +96,10 @@ func (s *Server) ensureCluster(ctx context.Context) error {
 }
 
 func (s *Server) initdb(ctx context.Context, dir string) error {
-	args := []string{"-D", dir, "-U", "postgres", "--auth-local=trust", "--auth-host=reject",
-		"-E", "UTF8", "--no-locale", "--no-instructions"}
+	args := []string{
+		"-D", dir, "-U", "postgres", "--auth-local=trust", "--auth-host=reject",
+		"-E", "UTF8", "--no-locale", "--no-instructions",
+	}
 	if s.opt.Ephemeral {
 		args = append(args, "--no-sync", "--wal-segsize=1")
 	}

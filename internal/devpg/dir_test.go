@@ -55,8 +55,8 @@ func TestDataOfAnotherMajor(t *testing.T) {
 
 func TestDataUnderWrongName(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := start(t, Options{Dir: dir, Ephemeral: true})
+	dir := seeded(t)
+	s := start(t, Options{Dir: dir})
 	data := s.data()
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -151,9 +151,8 @@ func TestLogIsBounded(t *testing.T) {
 
 func TestWatchdogStopsItsServer(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := start(t, Options{Dir: filepath.Join(dir, "pg"), Ephemeral: true})
-	away := filepath.Join(dir, "away")
+	s := start(t, Options{Dir: seeded(t)})
+	away := filepath.Join(t.TempDir(), "away")
 	if err := os.MkdirAll(filepath.Join(away, "deep"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func install(ctx context.Context, log io.Writer) (string, error) {
 		say(log, "no PostgreSQL found: %s (DAYBOOK_PG_INSTALL=never forbids this)", src.announce)
 		dir, err := src.fetch(ctx)
 		if err == nil {
-			_, err = askMajor(dir)
+			_, err = askMajor(ctx, dir)
 		}
 		if err == nil {
 			say(log, "PostgreSQL is installed in %s", dir)

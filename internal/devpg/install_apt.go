@@ -35,7 +35,7 @@ var aptRoot = source{
 			"-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Options::=--force-confold", "postgresql"); err != nil {
 			return "", err
 		}
-		dirs, err := findBinDirs(packagers())
+		dirs, err := findBinDirs(ctx, packagers())
 		if err != nil {
 			return "", err
 		}

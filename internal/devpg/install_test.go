@@ -12,7 +12,7 @@ import (
 func TestMissingBinaries(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("PG_BINDIR", "")
-	_, err := findBinDirs(nil)
+	_, err := findBinDirs(t.Context(), nil)
 	if !errors.Is(err, ErrNoBinaries) {
 		t.Fatalf("got %v", err)
 	}
@@ -44,7 +44,7 @@ func TestNewestPackagedVersionWins(t *testing.T) {
 	}
 	v15, v17, v16 := bin("usr/lib/postgresql/15/bin"), bin("usr/pgsql-17/bin"), bin("opt/postgresql@16/bin")
 	_ = os.MkdirAll(filepath.Join(root, "usr/lib/postgresql/18/bin"), 0o755) // client only
-	got, err := findBinDirs([]string{root + "/usr/lib/postgresql/*/bin", root + "/usr/pgsql-*/bin", root + "/opt/postgresql*/bin"})
+	got, err := findBinDirs(t.Context(), []string{root + "/usr/lib/postgresql/*/bin", root + "/usr/pgsql-*/bin", root + "/opt/postgresql*/bin"})
 	if want := []string{v17, v16, v15}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}

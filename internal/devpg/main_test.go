@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +29,14 @@ func TestMain(m *testing.M) {
 		supervise(mode)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	// In memory where there is room: what is tested is not the disk.
+	if free, err := freeBytes(memoryDir); err == nil && free > memoryWanted {
+		_ = os.Setenv("TMPDIR", memoryDir)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(seedDir)
+		os.Exit(code)
+	}))
 }
 
 // supervise starts a server, commits a row, tells about it in one line, and
@@ -154,6 +162,37 @@ func query(t *testing.T, s *Server, sql string) (v string) {
 		t.Fatal(err)
 	}
 	return v
+}
+
+var seedDir string
+
+var seed = sync.OnceValue(func() error {
+	var err error
+	if seedDir, err = os.MkdirTemp("", "devpg-seed-"); err != nil {
+		return err
+	}
+	if err := os.Chmod(seedDir, 0o755); err != nil {
+		return err
+	}
+	s, err := Start(context.Background(), Options{Dir: seedDir})
+	if err != nil {
+		return err
+	}
+	return s.Stop(context.Background())
+})
+
+// seeded returns a directory in which a server has run before: a copy, since
+// initdb is most of the time that a new one takes.
+func seeded(t *testing.T) string {
+	t.Helper()
+	if err := seed(); err != nil {
+		t.Fatal(err)
+	}
+	dir := reachable(t)
+	if out, err := exec.Command("cp", "-a", seedDir+"/.", dir).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
+	}
+	return dir
 }
 
 // await polls until ok, or fails after a time that only a broken program needs.

@@ -28,7 +28,6 @@ type Server struct {
 
 	lock     *os.File
 	cmd      *exec.Cmd
-	watchdog *watchdog
 	done     chan struct{} // closed once the postmaster has been reaped
 	exitErr  error         // set before done is closed
 	stop     sync.Once

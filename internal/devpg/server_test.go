@@ -41,7 +41,7 @@ func TestEphemeral(t *testing.T) {
 
 func TestDurableKeepsData(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "a b+c&d", "pg") // made, and any name will do
+	dir := filepath.Join(reachable(t), "a b+c&d", "pg") // made, and any name will do
 	s := start(t, Options{Dir: dir})
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		if got := query(t, s, "SHOW "+name); got != "on" {
@@ -69,7 +69,7 @@ func TestDurableKeepsData(t *testing.T) {
 
 func TestPostmasterKilled(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := seeded(t)
 	s := start(t, Options{Dir: dir})
 	mustExec(t, s, "CREATE TABLE kept (n int)", "INSERT INTO kept VALUES (7)")
 	if err := s.Err(); err != nil {
@@ -93,7 +93,7 @@ func TestPostmasterKilled(t *testing.T) {
 
 func TestSupervisorKilled(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := seeded(t)
 	c := startChild(t, os.Args[0], "durable", dir, nil)
 	pid, _ := c.ready(t)
 	if err := c.cmd.Process.Kill(); err != nil {
@@ -128,7 +128,7 @@ func TestEphemeralSupervisorKilled(t *testing.T) {
 
 func TestLeftOverServerIsTakenOver(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := seeded(t)
 	s := start(t, Options{Dir: dir})
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestLeftOverServerIsTakenOver(t *testing.T) {
 // After a reboot the number in the pid file may be any program's.
 func TestStalePIDOfAnotherProgram(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := seeded(t)
 	s := start(t, Options{Dir: dir})
 	pids, err := os.ReadFile(filepath.Join(s.data(), pidFile))
 	if err != nil {
@@ -192,7 +192,7 @@ func TestStalePIDOfAnotherProgram(t *testing.T) {
 
 func TestSecondSupervisorIsRefused(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := seeded(t)
 	start(t, Options{Dir: dir, Ephemeral: true})
 	_, err := Start(t.Context(), Options{Dir: dir})
 	inUse, ok := errors.AsType[*InUseError](err)
@@ -203,7 +203,7 @@ func TestSecondSupervisorIsRefused(t *testing.T) {
 
 func TestCancelledStartLeavesNothing(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := reachable(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Start(ctx, Options{Dir: dir}); !errors.Is(err, context.Canceled) {
@@ -213,5 +213,9 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
-	start(t, Options{Dir: dir, Ephemeral: true})
+	lock, err := takeLock(dir)
+	if err != nil {
+		t.Fatalf("the lock was kept: %v", err)
+	}
+	_ = lock.Close()
 }

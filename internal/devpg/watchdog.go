@@ -41,7 +41,7 @@ func (s *Server) watch() *watchdog {
 }
 
 func startWatchdog(signal string, pid int, dir string) *watchdog {
-	c := exec.Command("/bin/sh", "-c", watchdogScript, "sh", signal, strconv.Itoa(pid), dir)
+	c := exec.Command("/bin/sh", "-c", watchdogScript, "sh", signal, strconv.Itoa(pid), dir) //nolint:noctx // outlives us
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := c.StdinPipe()
 	if err != nil {
