@@ -1,0 +1,75 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+MODULE   := github.com/daybookhq/daybook
+TIMEOUT  ?= 10m
+FUZZTIME ?= 10s
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+STATICCHECK   := go tool -modfile=go.tool.mod staticcheck
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/daybook
+	@go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/daybook ./cmd/daybook
+
+# The program is run by exec, not by go run, so that signals reach it.
+.PHONY: run
+run: build ## Build, and run everything on this machine (ARGS="--http :8080" and the like)
+	@exec bin/daybook dev $(ARGS)
+
+.PHONY: withpg
+withpg:
+	@go build -buildvcs=false -o bin/withpg ./internal/tools/withpg
+
+.PHONY: test
+test: withpg ## Run all tests against a throw-away PostgreSQL
+	@exec bin/withpg -- go test -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
+
+.PHONY: race
+race: withpg ## Run all tests with the race detector
+	@exec bin/withpg -- go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
+
+.PHONY: shell
+shell: withpg ## Open a shell with a throw-away PostgreSQL, for single tests and psql
+	@exec bin/withpg -- $${SHELL:-/bin/sh}
+
+.PHONY: lint
+lint: ## Check formatting, go vet, staticcheck
+	@bad=$$(gofmt -l .); [[ -z "$$bad" ]] || { echo "not formatted (gofmt -w):"; echo "$$bad"; exit 1; }
+	@go vet ./...
+	@GOOS=darwin go vet ./internal/devpg ./internal/executor
+	@$(STATICCHECK) ./...
+
+.PHONY: lint-full
+lint-full: ## Run golangci-lint (building it takes minutes the first time)
+	@$(GOLANGCI_LINT) run ./...
+
+# internal/archtest checks direct imports in make test; this is for what comes
+# along with them.
+.PHONY: arch
+arch: ## Check that domain depends on the standard library and google/uuid only
+	@deps=$$(go list -deps -test -f '{{if not .Standard}}{{.ImportPath}}{{end}}' ./domain/...); \
+	bad=$$(sed 's/ \[.*//' <<<"$$deps" | sort -u | grep -vE '^($(MODULE)/domain|github.com/google/uuid)([/._]|$$)' || true); \
+	[[ -z "$$bad" ]] || { echo "domain must not depend on:"; echo "$$bad"; exit 1; }
+
+.PHONY: check-words
+check-words: ## Check that no file promises too much or betrays where it was written
+	@go test -count=1 -run 'Words' ./internal/archtest
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME (10s)
+	@go test -list '^Fuzz' ./... | awk '/^Fuzz/ { f[++n] = $$1 } /^ok/ { for (i = 1; i <= n; i++) print $$2, f[i]; n = 0 }' | \
+	while read -r pkg target; do \
+		echo "$$pkg $$target"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null; \
+	done
+
+.PHONY: clean
+clean: ## Remove what was built
+	@rm -rf bin
