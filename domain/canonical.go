@@ -47,9 +47,9 @@ func plainNumbers(v any) any {
 	return v
 }
 
-// plainNumber writes a JSON number as a whole number and an exponent. Digits
-// after the point count, as they do in the database: 1 and 1.0 differ, 100 and
-// 1e2 do not. Nothing is written out, however large the exponent is.
+// plainNumber writes a JSON number as jsonb does, unless that takes many zeros:
+// those stay an exponent. Digits after the point count, as they do in the
+// database: 1 and 1.0 differ, 100 and 1e2 do not.
 func plainNumber(s string) string {
 	sign, rest := "", s
 	if strings.HasPrefix(s, "-") {
@@ -72,6 +72,17 @@ func plainNumber(s string) string {
 	case exponent >= 0:
 		short := strings.TrimRight(digits, "0")
 		digits, exponent = short, exponent+len(digits)-len(short)
+	}
+	const many = 20
+	switch {
+	case 0 <= exponent && exponent <= many:
+		return sign + digits + strings.Repeat("0", exponent)
+	case -many <= exponent && exponent < 0:
+		if pad := -exponent - len(digits) + 1; pad > 0 {
+			digits = strings.Repeat("0", pad) + digits
+		}
+		point := len(digits) + exponent
+		return sign + digits[:point] + "." + digits[point:]
 	}
 	return sign + digits + "e" + strconv.Itoa(exponent)
 }

@@ -43,6 +43,15 @@ func goldenSpec() JobSpec {
 	}
 }
 
+// limitedSpec is goldenSpec with what came to definitions later.
+func limitedSpec() JobSpec {
+	s := goldenSpec()
+	s.Concurrency = &Concurrency{Key: "tenant", Limit: 3}
+	s.Exclude, s.Calendars = []string{"2026-12-25", "2027-01-01"}, []string{"us-holidays"}
+	s.Jitter = Duration(90 * time.Second)
+	return s
+}
+
 // goldenEvents are what the files in testdata/events must decode to. The key is
 // the file's name: type, schema version and, where there are several, a variant.
 func goldenEvents() map[string]Event {
@@ -50,6 +59,8 @@ func goldenEvents() map[string]Event {
 	return map[string]Event{
 		"JobCreated.v1":         JobCreated{Spec: goldenSpec(), Reason: "first definition"},
 		"JobCreated.v1.minimal": JobCreated{Spec: JobSpec{Name: "on-request", TimeZone: "UTC", Queue: "default", Kind: "send-email", Retry: DefaultRetry(), Overlap: OverlapSkip, Misfire: MisfireLatest, Priority: 5}},
+		"JobCreated.v1.limits":  JobCreated{Spec: limitedSpec()},
+		"JobUpdated.v1.limits":  JobUpdated{Spec: limitedSpec(), Changed: []string{"concurrency"}},
 		"JobUpdated.v1":         JobUpdated{Spec: goldenSpec(), Changed: []string{"schedules", "timeout"}, Reason: "later"},
 		"JobPaused.v1":          JobPaused{Reason: "maintenance"},
 		"JobResumed.v1":         JobResumed{Reason: "done"},

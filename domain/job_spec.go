@@ -24,9 +24,12 @@ type JobSpec struct {
 	Overlap       Overlap         `json:"overlap"`
 	Concurrency   *Concurrency    `json:"concurrency,omitempty"`
 	Misfire       Misfire         `json:"misfire"`
-	CatchupWindow Duration        `json:"catchup_window"` // 0 is no limit
-	MaxCatchup    int             `json:"max_catchup"`    // 0 is no limit
-	Priority      int             `json:"priority"`       // 0 first … 9 last
+	CatchupWindow Duration        `json:"catchup_window"`      // 0 is no limit
+	MaxCatchup    int             `json:"max_catchup"`         // 0 is no limit
+	Exclude       []string        `json:"exclude,omitempty"`   // dates in the job's zone on which nothing fires
+	Calendars     []string        `json:"calendars,omitempty"` // names of the calendars that Exclude was made from
+	Jitter        Duration        `json:"jitter,omitempty"`    // runs come due less than this after their instants
+	Priority      int             `json:"priority"`            // 0 first … 9 last
 	StartAt       *time.Time      `json:"start_at,omitempty"`
 	EndAt         *time.Time      `json:"end_at,omitempty"`
 	Tags          []string        `json:"tags,omitempty"`

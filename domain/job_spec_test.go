@@ -23,6 +23,10 @@ func TestChangedNamesEveryField(t *testing.T) {
 		"timeout":        func(s *JobSpec) { s.Timeout++ },
 		"retry":          func(s *JobSpec) { s.Retry.MaxAttempts++ },
 		"overlap":        func(s *JobSpec) { s.Overlap = OverlapAllow },
+		"concurrency":    func(s *JobSpec) { s.Concurrency = &Concurrency{Key: "tenant", Limit: 3} },
+		"exclude":        func(s *JobSpec) { s.Exclude = []string{"2026-12-25"} },
+		"calendars":      func(s *JobSpec) { s.Calendars = []string{"us-holidays"} },
+		"jitter":         func(s *JobSpec) { s.Jitter = Duration(time.Minute) },
 		"misfire":        func(s *JobSpec) { s.Misfire = MisfireSkip },
 		"catchup_window": func(s *JobSpec) { s.CatchupWindow = 0 },
 		"max_catchup":    func(s *JobSpec) { s.MaxCatchup = 0 },
@@ -122,6 +126,18 @@ func TestChangedComparesJSON(t *testing.T) {
 	} {
 		if got := len((JobSpec{Args: json.RawMessage(c.a)}).Changed(JobSpec{Args: json.RawMessage(c.b)})) == 0; got != c.same {
 			t.Errorf("%s and %s: the same %v, want %v", c.a, c.b, got, c.same)
+		}
+	}
+}
+
+// TestCanonicalNumbersReadAsInTheDatabase: keys of limits are made of them.
+func TestCanonicalNumbersReadAsInTheDatabase(t *testing.T) {
+	for in, want := range map[string]string{
+		`7`: `7`, `1e2`: `100`, `-1.50e1`: `-15.0`, `1e-2`: `0.01`, `12.5e-3`: `0.0125`, `0e-3`: `0.000`, `-0.0`: `0.0`, `10.50`: `10.50`,
+		`1e20`: `100000000000000000000`, `1e21`: `1e21`, `3e-20`: `0.00000000000000000003`, `3e-21`: `3e-21`,
+	} {
+		if got := string(canonical(json.RawMessage(in))); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}
 }

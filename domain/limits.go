@@ -84,7 +84,7 @@ type Occupancy struct {
 type PlaceVerdict struct {
 	Wait    string      // the key to wait for
 	Skip    *RunSkipped // the run is decided against
-	Replace uuid.UUID   // the run that is asked to stop; the due one waits
+	Replace uuid.UUID   // the run that is asked to stop; the due one waits, alone
 	Take    []string    // keys to take: the run is claimed
 }
 
@@ -96,9 +96,10 @@ const (
 )
 
 // DecidePlaces decides a due run's places on who has them. The caller holds the
-// keys locked. Waited says that the run was set aside before; catch-up runs
+// keys locked. A run that was set aside before keeps waiting, and catch-up runs
 // queue whatever the policy.
-func DecidePlaces(r Run, places []Place, taken map[string]Occupancy, waited, catchUp bool) PlaceVerdict {
+func DecidePlaces(r Run, places []Place, taken map[string]Occupancy) PlaceVerdict {
+	waited := !r.WaitingSince.IsZero()
 	var v PlaceVerdict
 	for _, p := range places {
 		o := taken[p.Key]
@@ -109,7 +110,7 @@ func DecidePlaces(r Run, places []Place, taken map[string]Occupancy, waited, cat
 			v.Take = append(v.Take, p.Key)
 			continue
 		}
-		if !p.untilTerminal() || len(o.Holders) == 0 || waited || catchUp {
+		if !p.untilTerminal() || len(o.Holders) == 0 || waited || r.CatchUp {
 			return PlaceVerdict{Wait: p.Key}
 		}
 		blocker := o.Holders[0]
@@ -143,17 +144,16 @@ func JitterDelay(job uuid.UUID, jitter, gap time.Duration) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:8]) % uint64(limit)).Truncate(time.Microsecond)
 }
 
-// ByWaiting orders due runs for the decision of their places: who has waited
-// goes first, the longest first, then by ready time.
-func ByWaiting(aSince, bSince time.Time, aReady, bReady time.Time) int {
+// CompareWaiting orders due runs for the decision of their places: who has
+// waited goes first, the longest first, then by ready time.
+func CompareWaiting(a, b Run) int {
 	switch {
-	case aSince.IsZero() != bSince.IsZero():
-		if aSince.IsZero() {
-			return 1
-		}
+	case a.WaitingSince.IsZero() && b.WaitingSince.IsZero():
+		return a.ReadyAt.Compare(b.ReadyAt)
+	case a.WaitingSince.IsZero():
+		return 1
+	case b.WaitingSince.IsZero():
 		return -1
-	case !aSince.IsZero():
-		return cmp.Or(aSince.Compare(bSince), aReady.Compare(bReady))
 	}
-	return aReady.Compare(bReady)
+	return cmp.Or(a.WaitingSince.Compare(b.WaitingSince), a.ReadyAt.Compare(b.ReadyAt))
 }

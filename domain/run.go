@@ -55,11 +55,15 @@ type Run struct {
 	Key         string
 	Args        json.RawMessage
 	RetryOf     *uuid.UUID
+	CatchUp     bool
 
 	Attempt    int // attempts charged so far
 	Dispatches int // claims since the last start
 	Claims     int // claims in all
 	ChangedAt  time.Time
+	// WaitingSince is when the run was first set aside for a place; zero if it
+	// was not. It is no event: it comes from the run's row and ends with a claim.
+	WaitingSince time.Time
 
 	ClaimID         uuid.UUID // of the open claim
 	Token           uuid.UUID
@@ -132,7 +136,7 @@ func EvolveRun(r Run, event RunEvent, at time.Time) (Run, error) {
 		next.JobID, next.Job, next.JobVersion = e.JobID, e.Job, e.JobVersion
 		next.Origin, next.ScheduledAt, next.ReadyAt = e.Origin, e.ScheduledAt, e.ReadyAt
 		next.Queue, next.Kind, next.Priority = e.Queue, e.Kind, e.Priority
-		next.Key, next.Args, next.RetryOf = e.Key, e.Args, e.RetryOf
+		next.Key, next.Args, next.RetryOf, next.CatchUp = e.Key, e.Args, e.RetryOf, e.CatchUp
 	case RunClaimed:
 		if r.State != Pending {
 			return illegal("only a pending run is claimed")
@@ -141,7 +145,7 @@ func EvolveRun(r Run, event RunEvent, at time.Time) (Run, error) {
 			return illegal("claims without a start are counted one by one")
 		}
 		next.State, next.ClaimID, next.LeaseUntil = Claimed, e.ClaimID, e.LeaseUntil
-		next.Dispatches, next.Claims = e.Dispatch, r.Claims+1
+		next.Dispatches, next.Claims, next.WaitingSince = e.Dispatch, r.Claims+1, time.Time{}
 	case RunStarted:
 		if r.State != Claimed || r.ClaimID != e.ClaimID {
 			return illegal("a start needs its own claim, not yet started")
