@@ -21,6 +21,8 @@ const maxRiders = 500 // deletions a claim takes along
 type desk struct {
 	wake chan struct{}
 
+	ride, loan time.Duration // rideFor and loanFor
+
 	mu       sync.Mutex
 	bound    int
 	fresh    []*pack // handed over after the commit
@@ -42,6 +44,8 @@ type deletion struct {
 func newDesk(bound, workers int) *desk {
 	return &desk{
 		wake:     make(chan struct{}, workers),
+		ride:     rideFor,
+		loan:     loanFor,
 		bound:    bound,
 		flight:   map[uuid.UUID]struct{}{},
 		finished: map[uuid.UUID]*deletion{},
@@ -108,7 +112,7 @@ func (d *desk) landed(p *pack, finished bool) {
 	defer d.mu.Unlock()
 	delete(d.flight, p.id)
 	if finished {
-		d.finished[p.id] = &deletion{due: time.Now().Add(rideFor)}
+		d.finished[p.id] = &deletion{due: time.Now().Add(d.ride)}
 	}
 }
 
@@ -140,7 +144,7 @@ func (d *desk) lend() []uuid.UUID {
 			break
 		}
 		if !f.lent {
-			f.lent, f.due = true, time.Now().Add(loanFor)
+			f.lent, f.due = true, time.Now().Add(d.loan)
 			ids = append(ids, id)
 		}
 	}
@@ -155,7 +159,7 @@ func (d *desk) overdue(all bool) []uuid.UUID {
 	now := time.Now()
 	for id, f := range d.finished {
 		if all || !f.due.After(now) {
-			f.lent, f.due = true, now.Add(loanFor) // so that nobody else tries, and again if this fails
+			f.lent, f.due = true, now.Add(d.loan) // so that nobody else tries, and again if this fails
 			ids = append(ids, id)
 		}
 	}

@@ -1,0 +1,140 @@
+package eventstore
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+)
+
+const dispatchStream = "DISPATCH"
+
+func (w *world) rearm(t *testing.T, created time.Time, out Outbox) int {
+	t.Helper()
+	n, err := w.Rearm(t.Context(), dispatchStream, created, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (w *world) generation(t *testing.T) int {
+	t.Helper()
+	return w.count(t, "SELECT generation FROM dispatch_streams WHERE name = $1", dispatchStream)
+}
+
+func TestRearmDispatchesUnstartedClaimsAgain(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, spec("report"))
+	w.request(t, "report", 6)
+	runs := w.claim(t, 6)
+	w.execute(t, start(runs[0]), start(runs[1]), succeed(runs[1]))
+	w.exec(t, "UPDATE claims SET lease_until = now() + interval '900 milliseconds' WHERE run_id = $1", runs[2].ID)
+
+	out := &memoryOutbox{}
+	created := time.Now().Add(-time.Hour).Truncate(time.Microsecond).Add(123 * time.Nanosecond) // the broker's clock is finer
+	if n := w.rearm(t, created, out); n != 0 || w.generation(t) != 0 {
+		t.Errorf("first sight re-armed %d claims, generation %d", n, w.generation(t))
+	}
+	if n := w.rearm(t, created, out); n != 0 || w.generation(t) != 0 || len(out.sent) != 0 {
+		t.Errorf("the same stream re-armed %d claims, generation %d", n, w.generation(t))
+	}
+	if n := w.rearm(t, created.Add(time.Minute), out); n != 3 || w.generation(t) != 1 {
+		t.Errorf("a new stream re-armed %d claims, want the 3 that nobody started and whose lease lives; generation %d", n, w.generation(t))
+	}
+	want := slices.SortedFunc(slices.Values(runs[3:]), func(a, b domain.Run) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	if len(out.sent) != len(want) {
+		t.Fatalf("sent %+v", out.sent)
+	}
+	for i, m := range out.sent {
+		h := Hint{RunID: want[i].ID, ClaimID: want[i].ClaimID, LeaseUntil: want[i].LeaseUntil}
+		if m.Queue != "default" || m.Kind != "noop" || m.Generation != 1 || len(m.Hints) != 1 || m.Hints[0] != h {
+			t.Errorf("message %+v, want one of generation 1 for %+v", m, h)
+		}
+	}
+	// A stream restored from a copy is older, and no less another one.
+	if n := w.rearm(t, created, out); n != 3 || w.generation(t) != 2 || out.sent[3].Generation != 2 {
+		t.Errorf("an older stream re-armed %d claims, generation %d", n, w.generation(t))
+	}
+}
+
+func TestReplicasRearmOnce(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, spec("report"))
+	w.request(t, "report", 20)
+	w.claim(t, 20)
+	created := time.Now().Truncate(time.Microsecond)
+	for round, want := range []int{0, 20, 20} { // the first round races for the first sight
+		out := &memoryOutbox{}
+		total := make(chan int, 4)
+		var replicas sync.WaitGroup
+		for i := range cap(total) {
+			s := w.Store
+			if i%2 == 1 {
+				s = w.open(t, "engine-2")
+			}
+			replicas.Go(func() {
+				n, err := s.Rearm(t.Context(), dispatchStream, created.Add(time.Duration(round)*time.Second), out)
+				if err != nil {
+					t.Error(err)
+				}
+				total <- n
+			})
+		}
+		replicas.Wait()
+		sum := 0
+		for range cap(total) {
+			sum += <-total
+		}
+		if sum != want || len(out.sent) != want || w.generation(t) != round {
+			t.Errorf("round %d: replicas re-armed %d claims and handed over %d, want %d; generation %d", round, sum, len(out.sent), want, w.generation(t))
+		}
+	}
+}
+
+// rowOutbox writes a row for every message, and fails on demand.
+type rowOutbox struct {
+	calls, failAt int
+	largest       int
+}
+
+func (o *rowOutbox) Enqueue(b *pgx.Batch, now time.Time, m []Message) (func(), error) {
+	o.calls++
+	o.largest = max(o.largest, len(m))
+	if o.calls == o.failAt {
+		return nil, errors.New("on purpose")
+	}
+	b.Queue("INSERT INTO outbox (id, owner, until, created_at, messages, pack) VALUES ($1, 'x', $2, $2, $3, '')", uuid.New(), now, len(m))
+	return func() {}, nil
+}
+
+func TestRearmIsAllOrNothing(t *testing.T) {
+	w := newWorld(t)
+	const claims = rearmPage + 700
+	w.exec(t, `INSERT INTO claims (run_id, claim_id, lease_until, job_id, job_version, origin, queue, kind, priority, scheduled_at, ready_at,
+	                               version, attempt, dispatches, claims, changed_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), now() + interval '1 hour', gen_random_uuid(), 1, 'request', 'q', 'k', 5, now(), now(), 2, 0, 1, 1, now()
+		  FROM generate_series(1, $1)`, claims)
+	created := time.Now()
+	w.rearm(t, created, &rowOutbox{})
+	packs := (claims + rearmPack - 1) / rearmPack
+	if _, err := w.Rearm(t.Context(), dispatchStream, created.Add(time.Second), &rowOutbox{failAt: packs}); err == nil {
+		t.Fatal("the last pack was to fail")
+	}
+	if n := w.count(t, "SELECT count(*) FROM outbox"); n != 0 || w.generation(t) != 0 {
+		t.Errorf("%d packs of a re-arm that failed, generation %d", n, w.generation(t))
+	}
+	out := &rowOutbox{}
+	if n := w.rearm(t, created.Add(time.Second), out); n != claims || out.largest > rearmPack {
+		t.Errorf("re-armed %d claims of %d in packs of up to %d", n, claims, out.largest)
+	}
+	if n := w.count(t, "SELECT sum(messages) FROM outbox"); n != claims || w.count(t, "SELECT count(*) FROM outbox") != packs {
+		t.Errorf("%d messages in the outbox, want %d", n, claims)
+	}
+}
