@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -137,7 +136,7 @@ func callItems[R any](ctx context.Context, c *caller, op, prefix string, items [
 	var reply protocol.Reply[R]
 	sent, err := c.do(ctx, op, req, limit, func(b []byte) error {
 		reply = protocol.Reply[R]{}
-		if err := json.Unmarshal(b, &reply); err != nil {
+		if err := protocol.Decode(b, &reply); err != nil {
 			return fmt.Errorf("reply to %s: %w", op, err)
 		}
 		if reply.Error != nil {

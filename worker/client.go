@@ -105,13 +105,13 @@ func Enqueue(ctx context.Context, c *Client, job string, args any, opts ...Enque
 		item.Key = uuid.NewString()
 	}
 	if args != nil {
-		b, err := encode(args)
+		b, err := protocol.Encode(args)
 		if err != nil {
 			return Enqueued{}, fmt.Errorf("worker: enqueue %s: args: %w", job, err)
 		}
 		item.Args = b
 	}
-	raw, err := encode(item)
+	raw, err := protocol.Encode(item)
 	if err != nil {
 		return Enqueued{}, fmt.Errorf("worker: enqueue %s: %w", job, err)
 	}
@@ -154,7 +154,7 @@ func (t *enqueueTransport) call(ctx context.Context, op string, request []byte) 
 	item := req.Items[0]
 	path := "/v1/jobs/" + url.PathEscape(item.Job) + "/runs"
 	item.Job = ""
-	body, err := encode(item)
+	body, err := protocol.Encode(item)
 	if err != nil {
 		return nil, err
 	}
@@ -185,5 +185,5 @@ func (t *enqueueTransport) call(ctx context.Context, op string, request []byte) 
 	if run.Created != nil {
 		result.Created = *run.Created
 	}
-	return encode(protocol.Reply[protocol.EnqueueResult]{Results: []protocol.EnqueueResult{result}})
+	return protocol.Encode(protocol.Reply[protocol.EnqueueResult]{Results: []protocol.EnqueueResult{result}})
 }

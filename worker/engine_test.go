@@ -33,6 +33,7 @@ const patience = 20 * time.Second
 type engine struct {
 	t     testing.TB
 	nats  *natstest.Server
+	conn  *nats.Conn
 	js    jetstream.JetStream
 	http  *httptest.Server
 	lease time.Duration
@@ -94,6 +95,7 @@ func (e *engine) serveNATS(lanes ...protocol.Lane) *engine {
 	}
 	e.createStream(lanes...)
 	nc := e.nats.Conn(e.t)
+	e.conn = nc
 	e.subscribe(nc, protocol.RPCSubjects, func(m *nats.Msg) {
 		if reply := e.call("nats", strings.TrimPrefix(m.Subject, protocol.RPCSubject("")), m.Data); reply != nil {
 			_ = m.Respond(reply)
@@ -265,6 +267,16 @@ func (e *engine) noted() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.log)
+}
+
+// sync waits until every acknowledgement that has reached the server is noted.
+func (e *engine) sync() {
+	e.t.Helper()
+	mark := uuid.NewString()
+	if err := e.conn.Publish("$JS.ACK."+protocol.DispatchStream+".sync", []byte(mark)); err != nil {
+		e.t.Fatal(err)
+	}
+	e.awaitNote("msg " + mark)
 }
 
 // count is how many notes begin with prefix.

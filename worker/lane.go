@@ -27,8 +27,9 @@ type lane struct {
 	puller     *puller
 	name       string // of the consumer
 	verified   time.Time
-	connection uint64 // the reconnect count it was verified on
-	perMessage int    // runs in recent messages
+	connection uint64    // the reconnect count it was verified on
+	perMessage int       // runs in recent messages
+	late       []*parcel // came while draining, to be given back once nothing is pulled
 
 	bound   atomic.Bool
 	lost    atomic.Int64 // when it was unbound, Unix ns
@@ -133,6 +134,9 @@ func (l *lane) close() {
 	if l.puller != nil {
 		l.puller.close(l.receive)
 	}
+	for _, p := range l.late {
+		p.giveBack()
+	}
 }
 
 func (l *lane) receive(msg *nats.Msg) {
@@ -152,7 +156,7 @@ func (l *lane) receive(msg *nats.Msg) {
 		tasks[i] = newTask(h, p)
 	}
 	if !l.s.take(tasks) {
-		p.giveBack()
+		l.late = append(l.late, p)
 	}
 }
 

@@ -88,6 +88,7 @@ func TestRefusedHeartbeatStopsTheWorkAndNothingIsSent(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
+	e.sync()
 	if n := e.count("fail") + e.count("complete") + e.count("release"); n != 0 {
 		t.Errorf("an outcome was sent: %q", e.noted())
 	}
@@ -121,6 +122,7 @@ func TestUnansweredRenewalEndsInALostLease(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
+	e.sync()
 	if n := e.count("fail") + e.count("complete") + e.count("release") + e.count("msg +ACK"); n != 0 {
 		t.Errorf("something was sent: %q", e.noted())
 	}
@@ -214,6 +216,7 @@ func TestDrainLetsHandlersEnd(t *testing.T) {
 	if r.end != "complete" || late.started {
 		t.Errorf("ended with %q; a later run was started: %v", r.end, late.started)
 	}
+	e.sync()
 	if n := e.count("msg +ACK"); n != 1 || e.stored() != 1 {
 		t.Errorf("%d acks, %d messages left: %q", n, e.stored(), e.noted())
 	}
@@ -236,14 +239,57 @@ func TestDrainStopsWhatDoesNotEndAndGivesItBack(t *testing.T) {
 	if r.end != "release" || r.release.Reason == "" {
 		t.Errorf("%q %+v", r.end, r.release)
 	}
+	e.sync()
 	if n := e.count("msg +ACK"); n != 1 {
 		t.Errorf("%d acks: %q", n, e.noted())
 	}
 }
 
-// A message of which nothing started goes back by a negative acknowledgement; of one that is partly executed the rest is
-// released.
-func TestDrainGivesBackWhatNeverStarted(t *testing.T) {
+// A message of which nothing started goes back by a negative acknowledgement.
+func TestDrainGivesBackMessagesThatNeverStarted(t *testing.T) {
+	e := newEngine(t).serveNATS()
+	w := e.worker(func(c *worker.Config) { c.Slots = 3 })
+	began, release := make(chan struct{}, 8), make(chan struct{})
+	worker.Handle(w, kind, func(_ context.Context, run worker.Run[struct{}]) error {
+		if run.Job != "job-warm" {
+			began <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	l := protocol.Lane{Queue: queue, Kind: kind}
+	// After the first message the worker asks for two or three at once: one that fills its slots, and one that waits.
+	e.run("warm", "")
+	e.dispatch(e.claim(l, "a1", ""), e.claim(l, "a2", ""), e.claim(l, "a3", ""))
+	b1, b2 := e.claim(l, "b1", ""), e.claim(l, "b2", "")
+	e.dispatch(b1, b2)
+	stop := e.start(w)
+	for range 3 {
+		receive(t, "handler", began)
+	}
+	e.await("both messages in hand", func() bool {
+		s, err := e.js.Stream(t.Context(), protocol.DispatchStream)
+		if err != nil {
+			return false
+		}
+		c, err := s.Consumer(t.Context(), protocol.ConsumerName(queue, kind, s.CachedInfo().Created))
+		return err == nil && c.CachedInfo().NumAckPending == 2
+	})
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	e.awaitNote("msg -NAK")
+	close(release)
+	if err := receive(t, "Run", stopped); err != nil {
+		t.Error(err)
+	}
+	e.sync()
+	if b1.started || b2.started || e.count("release") != 0 || e.count("msg -NAK") != 1 || e.stored() != 1 {
+		t.Errorf("%d messages left: %q", e.stored(), e.noted())
+	}
+}
+
+// Of a message that is partly executed the rest is released.
+func TestDrainReleasesTheRestOfAMessage(t *testing.T) {
 	e := newEngine(t).serveNATS()
 	w := e.worker(func(c *worker.Config) { c.Slots = 1 })
 	began, release := make(chan struct{}, 4), make(chan struct{})
@@ -267,6 +313,7 @@ func TestDrainGivesBackWhatNeverStarted(t *testing.T) {
 	if first.end != "complete" || second.end != "release" || third.end != "release" || e.count("start") != 1 {
 		t.Errorf("ends %q %q %q: %q", first.end, second.end, third.end, e.noted())
 	}
+	e.sync()
 	if e.count("msg +ACK") != 1 || e.count("msg -NAK") != 0 || e.stored() != 0 {
 		t.Errorf("%q", e.noted())
 	}
@@ -314,6 +361,7 @@ func TestHandlerThatWillNotStopIsReported(t *testing.T) {
 	}
 	close(release)
 	e.await("handler", returned.Load)
+	e.sync()
 	if n := e.count("complete") + e.count("release") + e.count("msg +ACK"); n != 0 {
 		t.Errorf("something was sent after Run had returned: %q", e.noted())
 	}

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,7 +72,7 @@ func encodeResult(v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
 	}
-	b, err := encode(v)
+	b, err := protocol.Encode(v)
 	if err != nil {
 		return nil, fmt.Errorf("the result cannot be written as JSON: %w", err)
 	}
@@ -81,17 +80,6 @@ func encodeResult(v any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("the result is %d bytes of JSON, at most %d are kept: store it elsewhere and return where", len(b), protocol.MaxResultBytes)
 	}
 	return b, nil
-}
-
-// encode is json.Marshal without HTML escapes, which would make markup in results and outputs six times as long.
-func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte{'\n'}), nil
 }
 
 func wireError(err error) protocol.RunError {

@@ -69,7 +69,7 @@ func (s *session) pollOnce(ctx context.Context, lanes []protocol.Lane) (int, err
 	if s.conn != nil {
 		wait = pollShort
 	}
-	request, err := encode(protocol.PollRequest{WorkerID: s.id, Lanes: lanes, Max: units, Wait: protocol.Duration(wait)})
+	request, err := protocol.Encode(protocol.PollRequest{WorkerID: s.id, Lanes: lanes, Max: units, Wait: protocol.Duration(wait)})
 	if err != nil {
 		return pollNothing, err
 	}

@@ -45,7 +45,7 @@ func (s *session) presence(ctx context.Context) {
 }
 
 func (s *session) sayPresence(ctx context.Context, lanes []protocol.Lane) error {
-	request, err := encode(protocol.PresenceRequest{
+	request, err := protocol.Encode(protocol.PresenceRequest{
 		WorkerID: s.id, Lanes: lanes, Slots: s.cfg.Slots, Version: s.cfg.Version, Host: hostname(),
 	})
 	if err != nil {

@@ -178,6 +178,7 @@ func TestUnauthorizedStopsTheWorkerAndKeepsTheMessage(t *testing.T) {
 			case <-time.After(patience):
 				t.Fatal("Run goes on")
 			}
+			e.sync()
 			if n := e.count("msg +ACK") + e.count("handler"); n != 0 || e.stored() != 1 {
 				t.Errorf("acked or executed: %q", e.noted())
 			}

@@ -73,7 +73,7 @@ func newSession(ctx context.Context, w *Worker, conn *nats.Conn) (*session, erro
 	s.slots = newSlots(w.cfg.Slots, s.work)
 	s.keeper = newKeeper(s.rpc, s.caller, s.log, func(err error) { s.unauthorized(protocol.OpHeartbeat, err) })
 
-	workerID, err := encode(w.id)
+	workerID, err := protocol.Encode(w.id)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,10 @@ func (s *session) run() error {
 	<-s.pulling.Done()
 	started := time.Now()
 	s.log.Info("draining")
-	s.giveBack(s.slots.close())
+	unstarted := s.slots.close()
+	// Only now that no pull is left: what is given back must not come straight back to us.
 	sources.Wait()
+	s.giveBack(unstarted)
 	err := s.drain(started)
 	s.stopRPC()
 	s.group.close()

@@ -70,7 +70,7 @@ func newRawRun(r protocol.StartResult, l *lease) *RawRun {
 
 // start asks for permission until there is an answer. With ok false the task has been settled.
 func (s *session) start(t *task) (a answer[protocol.StartResult], ok bool) {
-	item, _ := json.Marshal(protocol.StartItem{RunID: t.claim.RunID, ClaimID: t.claim.ClaimID, Token: t.token}) // ids only
+	item, _ := protocol.Encode(protocol.StartItem{RunID: t.claim.RunID, ClaimID: t.claim.ClaimID, Token: t.token}) // ids only
 	var retry backoff
 	for {
 		a = s.starts.do(s.rpc, item)
@@ -133,7 +133,7 @@ func (s *session) release(t *task, reason string) {
 
 // send repeats an outcome until it has an answer (true) or ctx ends (false).
 func (s *session) send(ctx context.Context, t *task, o outcome) bool {
-	item, err := encode(o.item)
+	item, err := protocol.Encode(o.item)
 	if err != nil {
 		s.log.Error("outcome cannot be written", "run", t.claim.RunID, "op", o.op, "error", err)
 		return false

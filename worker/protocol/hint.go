@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,11 +26,8 @@ func AppendHints(dst []byte, hints []Hint) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, `{"run_id":"`...)
-		dst = append(dst, h.RunID.String()...)
-		dst = append(dst, `","claim_id":"`...)
-		dst = append(dst, h.ClaimID.String()...)
-		dst = append(dst, `","lease_until":"`...)
+		dst = appendClaim(dst, h.RunID, h.ClaimID)
+		dst = append(dst, `,"lease_until":"`...)
 		dst = h.LeaseUntil.UTC().AppendFormat(dst, timeLayout)
 		dst = append(dst, `"}`...)
 	}
@@ -39,9 +37,12 @@ func AppendHints(dst []byte, hints []Hint) []byte {
 // DecodeHints reads the body of a dispatch message. A message that it refuses can never be worked on: terminate it,
 // with the error as the reason.
 func DecodeHints(body []byte) ([]Hint, error) {
-	var hints []Hint
-	if err := json.Unmarshal(body, &hints); err != nil {
-		return nil, fmt.Errorf("dispatch message: want a JSON array of hints: %w", err)
+	hints, ok := decodeList[Hint](bytes.TrimSpace(body))
+	if !ok {
+		hints = nil
+		if err := json.Unmarshal(body, &hints); err != nil {
+			return nil, fmt.Errorf("dispatch message: want a JSON array of hints: %w", err)
+		}
 	}
 	switch {
 	case len(hints) == 0:
