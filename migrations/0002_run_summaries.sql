@@ -7,7 +7,7 @@
 -- that twelve failures among a million successes are read, not searched for; a
 -- list of several states merges one range of each.
 CREATE TABLE run_summaries (
-  run_id           uuid PRIMARY KEY,
+  run_id           uuid NOT NULL,
   version          integer NOT NULL, -- of the last event folded in
   state            text NOT NULL,
   job_id           uuid NOT NULL,
@@ -38,9 +38,14 @@ CREATE TABLE run_summaries (
   reason           text NOT NULL,    -- of a cancel or a skip
   blocked_by       uuid
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 20000);
-CREATE INDEX run_summaries_state ON run_summaries (state, run_id);
-CREATE INDEX run_summaries_job ON run_summaries (job_id, state, run_id);
+-- The order of these matters while the table is small: all indexes cost the same
+-- then, and of those that hold a query's columns, first or not, the planner takes
+-- the youngest. A plan made in the first minute must still do when the table has
+-- grown by millions.
 CREATE INDEX run_summaries_queue ON run_summaries (queue, state, run_id);
+CREATE INDEX run_summaries_job ON run_summaries (job_id, state, run_id);
+CREATE INDEX run_summaries_state ON run_summaries (state, run_id);
+ALTER TABLE run_summaries ADD PRIMARY KEY (run_id);
 
 -- Counts and latest outcomes of each job. Every column is a sum or a maximum, so
 -- the order in which runs are counted does not matter.

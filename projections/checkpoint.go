@@ -93,13 +93,21 @@ func (l *lease) save(ctx context.Context, q querier, c checkpoint) (now time.Tim
 
 // Index: checkpoints_pkey.
 const releaseLease = `
-UPDATE checkpoints SET cursor = $4, owner = '', lease_until = '-infinity', updated_at = now() WHERE name = $1 AND epoch = $2 AND owner = $3`
+UPDATE checkpoints SET cursor = coalesce($4, cursor), owner = '', lease_until = '-infinity', updated_at = now()
+ WHERE name = $1 AND epoch = $2 AND owner = $3`
 
-func (l *lease) release(ctx context.Context, pool *pgxpool.Pool, c checkpoint) error {
-	if _, err := pool.Exec(ctx, releaseLease, l.name, l.epoch, l.owner, c); err != nil {
-		return fmt.Errorf("release checkpoint %s: %w", l.name, err)
+// release ends the lease, if it is still held. Without a checkpoint the stored
+// one stays. Connections may be broken at such a time, so it tries some.
+func (l *lease) release(ctx context.Context, pool *pgxpool.Pool, c *checkpoint) error {
+	for {
+		_, err := pool.Exec(ctx, releaseLease, l.name, l.epoch, l.owner, c)
+		if err == nil {
+			return nil
+		}
+		if !sleep(ctx, 50*time.Millisecond, nil) {
+			return fmt.Errorf("release checkpoint %s: %w", l.name, err)
+		}
 	}
-	return nil
 }
 
 // inTx runs f in a transaction. A rollback has a time of its own: the caller's

@@ -36,15 +36,15 @@ type RunFilter struct {
 // listing is a filter made ready for the statements.
 type listing struct {
 	RunFilter
-	digest     string
-	states     []domain.State // to merge, one range each; nil reads by the key alone
-	below      uuid.UUID      // run ids wanted: from floor to before below
-	floor      uuid.UUID
-	since      time.Time
-	until      time.Time
-	scope      scope
-	queueLeft  string // queue still to be compared row by row
-	selective  bool   // rows are compared one by one, so that few may remain
+	digest    string
+	states    []domain.State // to merge, one range each; nil reads by the key alone
+	below     uuid.UUID      // run ids wanted: from floor to before below
+	floor     uuid.UUID
+	since     time.Time
+	until     time.Time
+	scope     scope
+	queueLeft string // queue still to be compared row by row
+	selective bool   // rows are compared one by one, so that few may remain
 }
 
 // scope is what a list's index begins with.

@@ -234,16 +234,21 @@ func (f *Follower) writePage(ctx context.Context, m *member, page []eventstore.R
 	return now, err
 }
 
-// release lets another follower go on at once.
+// release lets another follower go on at once. After an error the hold is not
+// known, but the epoch tells whether the lease is still this follower's.
 func (f *Follower) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	for _, m := range f.members {
-		if !m.held {
+		if m.lease.epoch == 0 {
 			continue
 		}
+		var at *checkpoint
+		if m.held {
+			at = &m.at
+		}
 		m.held = false
-		if err := m.lease.release(ctx, f.store.Pool(), m.at); err != nil {
+		if err := m.lease.release(ctx, f.store.Pool(), at); err != nil {
 			f.log.WarnContext(ctx, "lease is left to lapse", "error", err)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 type Lag struct {
 	Projection string          `json:"projection"`
 	Behind     domain.Duration `json:"behind"`      // age of the oldest event not applied; 0 when there is none
-	Events     int64         `json:"events"`      // not applied; an upper bound, since positions have gaps
-	CatchingUp bool          `json:"catching_up"` // so far behind that Behind is the time since it was up to date
-	Parked     int           `json:"parked"`      // streams that cannot be applied
-	Owner      string        `json:"owner"`       // who follows; empty if nobody does
+	Events     int64           `json:"events"`      // not applied; an upper bound, since positions have gaps
+	CatchingUp bool            `json:"catching_up"` // so far behind that Behind is the time since it was up to date
+	Parked     int             `json:"parked"`      // streams that cannot be applied
+	Owner      string          `json:"owner"`       // who follows; empty if nobody does
 }
 
 // Lag tells how far each of the follower's projections is, whoever follows it.

@@ -52,27 +52,35 @@ func (r *Reader) ListRuns(ctx context.Context, f RunFilter) (RunPage, error) {
 	return p, err
 }
 
-// Index: run_summaries_pkey, or that of the scope. A run id begins with the
-// instant's millisecond; the instants themselves sort out the rest.
-const inRange = `r.run_id < $1 AND r.run_id >= $2 AND r.scheduled_at < $3 AND r.scheduled_at >= $4 ORDER BY r.run_id DESC LIMIT $5`
-
 // from is the runs of the listing in order, their columns as given. With states
 // it is the merge of one index range a state.
+//
+// Each range is written as rows of the index's columns, in the order and the
+// condition: no other index serves either, so no plan made without the values
+// can go through all runs of the key to find those of a job. A run id begins
+// with the instant's millisecond; the instants themselves sort out the rest.
+//
+// Index: run_summaries_pkey, else that of the scope.
 func (l *listing) from(columns string) (sql string, args []any) {
 	args = []any{l.below, l.floor, l.until, l.since}
+	const instants = "r.scheduled_at < $3 AND r.scheduled_at >= $4"
 	if l.states == nil {
-		return "SELECT " + columns + " FROM run_summaries r WHERE " + inRange, args
+		return "SELECT " + columns + " FROM run_summaries r WHERE r.run_id < $1 AND r.run_id >= $2 AND " + instants + " ORDER BY r.run_id DESC LIMIT $5", args
 	}
-	where, args := "", append(args, l.states)
+	args = append(args, l.states)
+	columnsOf, valuesOf, order := "r.state", "s.state", "r.state DESC"
 	switch l.scope {
 	case ofJob:
-		where, args = "r.job_id = $7 AND ", append(args, jobID(l.Job))
+		columnsOf, valuesOf, order = "r.job_id, "+columnsOf, "$7, "+valuesOf, "r.job_id DESC, "+order
+		args = append(args, jobID(l.Job))
 	case ofQueue:
-		where, args = "r.queue = $7 AND ", append(args, l.Queue)
+		columnsOf, valuesOf, order = "r.queue, "+columnsOf, "$7, "+valuesOf, "r.queue DESC, "+order
+		args = append(args, l.Queue)
 	case everywhere:
 	}
-	return "SELECT r.* FROM unnest($6::text[]) AS s(state), LATERAL (SELECT " + columns +
-		" FROM run_summaries r WHERE " + where + "r.state = s.state AND " + inRange + ") r ORDER BY r.run_id DESC LIMIT $5", args
+	return "SELECT r.* FROM unnest($6::text[]) AS s(state), LATERAL (SELECT " + columns + " FROM run_summaries r" +
+		" WHERE (" + columnsOf + ", r.run_id) < (" + valuesOf + ", $1) AND (" + columnsOf + ", r.run_id) >= (" + valuesOf + ", $2) AND " + instants +
+		" ORDER BY " + order + ", r.run_id DESC LIMIT $5) r ORDER BY r.run_id DESC LIMIT $5", args
 }
 
 // with puts the limit in its place among the arguments.
@@ -171,7 +179,8 @@ type JobStats struct {
 const selectStats = `
 SELECT s.job, s.succeeded, s.failed, s.cancelled, s.skipped, s.last_success_at, s.last_failure_at, s.last_run_id, coalesce(l.state, ''),
        (SELECT count(*) FROM (SELECT FROM run_summaries f
-          WHERE f.job_id = s.job_id AND f.state = 'failed' AND f.run_id > coalesce(s.last_success_run, '00000000-0000-0000-0000-000000000000') LIMIT $2) f)
+          WHERE (f.job_id, f.state, f.run_id) > (s.job_id, 'failed', coalesce(s.last_success_run, '00000000-0000-0000-0000-000000000000'))
+            AND (f.job_id, f.state, f.run_id) <= (s.job_id, 'failed', 'ffffffff-ffff-ffff-ffff-ffffffffffff') LIMIT $2) f)
   FROM job_stats s LEFT JOIN run_summaries l ON l.run_id = s.last_run_id
  WHERE s.job_id = ANY($1)`
 

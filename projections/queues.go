@@ -14,16 +14,16 @@ import (
 
 // QueueStats is a lane as it stands: live counts, not a projection.
 type QueueStats struct {
-	Queue         string        `json:"queue"`
-	Kind          string        `json:"kind"`
-	Due           int           `json:"due"`     // could be claimed now
-	NotDue        int           `json:"not_due"` // wait for their time
-	OldestReadyAt *time.Time    `json:"oldest_ready_at,omitempty"`
+	Queue         string          `json:"queue"`
+	Kind          string          `json:"kind"`
+	Due           int             `json:"due"`     // could be claimed now
+	NotDue        int             `json:"not_due"` // wait for their time
+	OldestReadyAt *time.Time      `json:"oldest_ready_at,omitempty"`
 	OldestWait    domain.Duration `json:"oldest_wait"` // how long the oldest due run has been ready
-	Claimed       int           `json:"claimed"`     // in hand, not started
-	Running       int           `json:"running"`
-	Workers       int           `json:"workers"` // that declare the lane and were heard of lately
-	Slots         int           `json:"slots"`   // theirs, for all their lanes together
+	Claimed       int             `json:"claimed"`     // in hand, not started
+	Running       int             `json:"running"`
+	Workers       int             `json:"workers"` // that declare the lane and were heard of lately
+	Slots         int             `json:"slots"`   // theirs, for all their lanes together
 }
 
 // Index: due_runs_lane alone for the first part, whose cost grows with what
