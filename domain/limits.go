@@ -110,19 +110,23 @@ func DecidePlaces(r Run, places []Place, taken map[string]Occupancy) PlaceVerdic
 			v.Take = append(v.Take, p.Key)
 			continue
 		}
-		if !p.untilTerminal() || len(o.Holders) == 0 || waited || r.CatchUp {
+		if !p.untilTerminal() || len(o.Holders) == 0 || r.CatchUp {
 			return PlaceVerdict{Wait: p.Key}
 		}
 		blocker := o.Holders[0]
+		if p.Overlap == OverlapReplace { // asking again does no harm: the first to ask may have crashed
+			return PlaceVerdict{Wait: p.Key, Replace: blocker}
+		}
+		if waited {
+			return PlaceVerdict{Wait: p.Key}
+		}
 		switch p.Overlap {
 		case OverlapQueue:
 			if o.Waiting > 0 {
 				return PlaceVerdict{Skip: &RunSkipped{Reason: SkippedQueue, BlockedBy: &blocker}}
 			}
 			return PlaceVerdict{Wait: p.Key}
-		case OverlapReplace:
-			return PlaceVerdict{Wait: p.Key, Replace: blocker}
-		case OverlapSkip, OverlapAllow:
+		case OverlapSkip, OverlapAllow, OverlapReplace:
 		}
 		return PlaceVerdict{Skip: &RunSkipped{Reason: SkippedOverlap, BlockedBy: &blocker}}
 	}

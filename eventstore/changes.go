@@ -18,6 +18,8 @@ type changes struct {
 	keep    []domain.Run
 	kept    fencedIDs // updated in claims
 	dropDue []uuid.UUID
+	unwait  []uuid.UUID // deleted from waiting_runs
+	freed   freed
 	outputs []runOutput
 }
 
@@ -51,6 +53,8 @@ func (c *changes) move(l *located) {
 		c.drop.add(l.before)
 	case l.at == inDue:
 		c.dropDue = append(c.dropDue, l.ID)
+	case l.at == inWaiting:
+		c.unwait = append(c.unwait, l.ID)
 	}
 	if l.State == domain.Pending && l.at == inClaims {
 		c.due.add(l.Run)
@@ -83,6 +87,11 @@ const deleteDue = `
 WITH gone AS (DELETE FROM due_runs WHERE run_id = ANY($1) RETURNING 1)
 SELECT daybook_expect('due runs cancelled', count(*), $2) FROM gone`
 
+// Index: waiting_runs_pkey.
+const deleteWaiting = `
+WITH gone AS (DELETE FROM waiting_runs WHERE run_id = ANY($1) RETURNING 1)
+SELECT daybook_expect('waiting runs cancelled', count(*), $2) FROM gone`
+
 // Index: run_outputs_pkey.
 const upsertOutput = `
 INSERT INTO run_outputs (run_id, attempt, head, tail, total_bytes, result, updated_at)
@@ -104,6 +113,9 @@ func (c *changes) queue(b *pgx.Batch, sql statements) bool {
 	if n := len(c.dropDue); n > 0 {
 		b.Queue(deleteDue, c.dropDue, n)
 	}
+	if n := len(c.unwait); n > 0 {
+		b.Queue(deleteWaiting, c.unwait, n)
+	}
 	for _, o := range c.outputs {
 		var result any
 		if len(o.Result) > 0 {
@@ -113,6 +125,7 @@ func (c *changes) queue(b *pgx.Batch, sql statements) bool {
 	}
 	c.events.queue(b)
 	c.due.queueDue(b)
+	c.freed.queue(b)
 	return true
 }
 

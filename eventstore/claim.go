@@ -75,6 +75,10 @@ type Claimed struct {
 	Now  time.Time
 	// Full says that the limit was reached: there may be more.
 	Full bool
+
+	Waiting  int         // due runs that were set aside for a place
+	Skipped  int         // due runs that were decided against
+	Replaced []uuid.UUID // runs to cancel: a later instant waits for their place
 }
 
 // Level by level until the batch is full. Equality on the priority keeps each
@@ -145,6 +149,13 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 		lane.advance(tx.now, nil, false)
 		return Claimed{Now: tx.now}, nil
 	}
+	placed, err := s.place(ctx, tx, taken)
+	if err != nil {
+		return Claimed{}, err
+	}
+	full := len(taken) == q.Limit
+	seen := taken
+	taken = placed.claim
 	var rows liveRows
 	var events eventRows
 	for i, r := range taken {
@@ -163,18 +174,21 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	}
 	b := &pgx.Batch{}
 	rows.queueClaims(b)
+	if err := placed.queue(ctx, s, tx, b, &events); err != nil {
+		return Claimed{}, err
+	}
 	events.queue(b)
 	committed, err := out.Enqueue(b, tx.now, messages(lane, taken, q.Parcel))
 	if err != nil {
 		return Claimed{}, fmt.Errorf("write dispatches: %w", err)
 	}
+	s.pausing("claim")
 	if err := tx.commit(ctx, b); err != nil {
 		return Claimed{}, conflict(err)
 	}
 	committed()
-	c := Claimed{Runs: taken, Now: tx.now, Full: len(taken) == q.Limit}
-	lane.advance(tx.now, taken, c.Full)
-	return c, nil
+	lane.advance(tx.now, seen, full)
+	return Claimed{Runs: taken, Now: tx.now, Full: full, Waiting: len(placed.waitFor), Skipped: len(placed.skipped), Replaced: placed.replace}, nil
 }
 
 func messages(l *Lane, runs []domain.Run, parcel int) []Message {

@@ -122,6 +122,9 @@ func blamesRow(err error) bool {
 // Index: claims_pkey.
 const lockClaims = `SELECT ` + claimColumns + ` FROM claims WHERE run_id = ANY($1) ORDER BY run_id FOR UPDATE`
 
+// Index: waiting_runs_pkey.
+const lockWaiting = `SELECT ` + dueColumns + ` FROM waiting_runs WHERE run_id = ANY($1) ORDER BY run_id FOR UPDATE`
+
 // Index: due_runs_pkey.
 const lockDue = `SELECT ` + dueColumns + ` FROM due_runs WHERE run_id = ANY($1) ORDER BY run_id FOR UPDATE`
 
@@ -132,11 +135,12 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 	}
 	ids = distinct(ids)
 	found := make(map[uuid.UUID]*located, len(ids))
-	tx, err := begin(ctx, s.ops, s.sql.lockClaims, []any{ids}, func(rows pgx.Rows) error {
+	var keys []string
+	tx, err := beginWith(ctx, s.ops, query{lockHeldKeys, []any{ids}, appendText(&keys)}, query{s.sql.lockClaims, []any{ids}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
 		found[r.ID] = &located{Run: r, before: r, at: inClaims}
 		return err
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +148,7 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 	if err := s.locateRest(ctx, tx, commands, ids, found); err != nil {
 		return nil, err
 	}
-	answers, changes, err := s.decide(ctx, tx, commands, found)
+	answers, changes, err := s.decide(ctx, tx, commands, keys, found)
 	if err != nil {
 		return nil, err
 	}
@@ -159,20 +163,21 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 	return answers, nil
 }
 
-// place is where a run's live row was found.
-type place int
+// table is where a run's live row was found.
+type table int
 
 const (
-	nowhere place = iota // finished, or never was
+	nowhere table = iota // finished, or never was
 	inClaims
 	inDue
+	inWaiting
 )
 
 // located is a run, locked where it lies, before and after the commands.
 type located struct {
 	domain.Run
 	before domain.Run
-	at     place
+	at     table
 }
 
 // locateRest finds the runs that the claims table cannot speak for: those not in
@@ -192,13 +197,15 @@ func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, ids
 	}
 	due, fold = distinct(due), distinct(fold)
 	if len(due) > 0 {
-		err := tx.query(ctx, lockDue, []any{due}, func(rows pgx.Rows) error {
-			r, err := scanDue(rows)
-			found[r.ID] = &located{Run: r, before: r, at: inDue}
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("look for due runs: %w", err)
+		for sql, at := range map[string]table{lockDue: inDue, lockWaiting: inWaiting} {
+			err := tx.query(ctx, sql, []any{due}, func(rows pgx.Rows) error {
+				r, err := scanDue(rows)
+				found[r.ID] = &located{Run: r, before: r, at: at}
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("look for pending runs: %w", err)
+			}
 		}
 		for _, id := range due {
 			if found[id] == nil {
@@ -254,7 +261,7 @@ func claimOf(c domain.RunCommand) (uuid.UUID, bool) {
 }
 
 // decide decides the commands in order and gathers what they change.
-func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, found map[uuid.UUID]*located) ([]Answer, *changes, error) {
+func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, keys []string, found map[uuid.UUID]*located) ([]Answer, *changes, error) {
 	runs := make([]domain.Run, 0, len(found))
 	for _, l := range found {
 		if l.Version > 0 {
@@ -286,7 +293,7 @@ func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, found m
 	for _, l := range found {
 		ch.move(l)
 	}
-	return answers, ch, nil
+	return answers, ch, ch.free(ctx, tx, keys, found)
 }
 
 func (s *Store) apply(l *located, c Command, e domain.RunEvent, ch *changes) error {
@@ -319,6 +326,15 @@ func withPolicies(c domain.RunCommand, spec domain.JobSpec) domain.RunCommand {
 		return c
 	default:
 		return c
+	}
+}
+
+func appendText(to *[]string) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var s string
+		err := rows.Scan(&s)
+		*to = append(*to, s)
+		return err
 	}
 }
 

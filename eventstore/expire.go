@@ -69,12 +69,13 @@ func (s *Store) putOff(ctx context.Context, cause error) error {
 func (s *Store) expire(ctx context.Context, limit int, excused bool) ([]Expired, error) {
 	found := map[uuid.UUID]*located{}
 	var commands []Command
-	tx, err := begin(ctx, s.ops, s.sql.lockExpired, []any{limit}, func(rows pgx.Rows) error {
+	var keys []string
+	tx, err := beginWith(ctx, s.ops, query{lockExpiredKeys, nil, appendText(&keys)}, query{s.sql.lockExpired, []any{limit}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
 		found[r.ID] = &located{Run: r, before: r, at: inClaims}
 		commands = append(commands, Command{RunID: r.ID, Do: domain.ExpireRun{Excused: excused}})
 		return err
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (s *Store) expire(ctx context.Context, limit int, excused bool) ([]Expired,
 	if len(commands) == 0 {
 		return nil, nil
 	}
-	answers, changes, err := s.decide(ctx, tx, commands, found)
+	answers, changes, err := s.decide(ctx, tx, commands, keys, found)
 	if err != nil {
 		return nil, err
 	}

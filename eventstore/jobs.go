@@ -174,9 +174,29 @@ func (s *Store) record(ctx context.Context, tx *txn, w *jobWrites, j *jobRow, ev
 // Index: due_runs_job.
 const lockDueOfJob = `SELECT ` + dueColumns + ` FROM due_runs WHERE job_id = $1 ORDER BY run_id FOR UPDATE`
 
-// cancelPending cancels the runs of an archived job that are not in hand.
+// Index: waiting_runs_job.
+const lockWaitingOfJob = `SELECT ` + dueColumns + ` FROM waiting_runs WHERE job_id = $1 ORDER BY run_id FOR UPDATE`
+
+// Index: limit_holders_run, due_runs_job, limit_keys_pkey.
+const lockKeysOfJob = `
+SELECT key FROM limit_keys
+ WHERE key IN (SELECT h.key FROM due_runs d JOIN limit_holders h ON h.run_id = d.run_id WHERE d.job_id = $1) ORDER BY key FOR UPDATE`
+
+// cancelPending cancels the runs of an archived job that are not in hand. Places
+// that such runs hold are of the job's own, so nobody else waits for them.
 func (s *Store) cancelPending(ctx context.Context, tx *txn, w *jobWrites, j domain.Job, m Meta) error {
-	return tx.query(ctx, lockDueOfJob, []any{j.ID}, func(rows pgx.Rows) error {
+	var keys []string
+	if err := tx.query(ctx, lockKeysOfJob, []any{j.ID}, appendText(&keys)); err != nil {
+		return err
+	}
+	if err := s.cancelRows(ctx, tx, w, lockDueOfJob, &w.dropDue, j, m); err != nil {
+		return err
+	}
+	return s.cancelRows(ctx, tx, w, lockWaitingOfJob, &w.unwait, j, m)
+}
+
+func (s *Store) cancelRows(ctx context.Context, tx *txn, w *jobWrites, sql string, drop *[]uuid.UUID, j domain.Job, m Meta) error {
+	return tx.query(ctx, sql, []any{j.ID}, func(rows pgx.Rows) error {
 		r, err := scanDue(rows)
 		if err != nil {
 			return err
@@ -185,7 +205,7 @@ func (s *Store) cancelPending(ctx context.Context, tx *txn, w *jobWrites, j doma
 		if err != nil {
 			return err
 		}
-		w.dropDue = append(w.dropDue, r.ID)
+		*drop = append(*drop, r.ID)
 		return w.events.add(r.ID, r.Version+1, domain.EventTime(r.ChangedAt, tx.now), s.meta(m), d.Event)
 	})
 }
@@ -249,6 +269,7 @@ type jobWrites struct {
 	events  eventRows
 	fires   []fire
 	dropDue []uuid.UUID
+	unwait  []uuid.UUID
 	skipped int // instants covered by FiresSkipped
 }
 

@@ -184,6 +184,9 @@ const advanceJobs = `
 UPDATE jobs j SET version = u.v, next_fire = u.n, materialized_through = u.m, changed_at = u.c
   FROM unnest($1::uuid[], $2::int[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[]) AS u(i, v, n, m, c) WHERE j.id = u.i`
 
+// Index: limit_holders_run.
+const dropHolders = `DELETE FROM limit_holders WHERE run_id = ANY($1)`
+
 // writeJobs writes and commits.
 func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span) error {
 	if err := s.insertSlots(ctx, tx, w); err != nil {
@@ -200,6 +203,10 @@ func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span
 	b := &pgx.Batch{}
 	if n := len(w.dropDue); n > 0 {
 		b.Queue(deleteDue, w.dropDue, n)
+		b.Queue(dropHolders, w.dropDue)
+	}
+	if n := len(w.unwait); n > 0 {
+		b.Queue(deleteWaiting, w.unwait, n)
 	}
 	if err := w.queueJobs(b); err != nil {
 		return err

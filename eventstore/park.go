@@ -20,7 +20,7 @@ DELETE FROM due_runs WHERE ctid = ANY (ARRAY (
                    WHERE d.queue = $1 AND d.kind = $2 AND d.priority = p.level AND d.ready_at BETWEEN p.low AND now()
                    ORDER BY d.ready_at FOR UPDATE SKIP LOCKED LIMIT 1) r
    LIMIT 1))
-RETURNING ` + dueColumns + `, to_jsonb(due_runs.*)`
+RETURNING run_id, job_id, to_jsonb(due_runs.*)`
 
 // Index: parked_runs_pkey.
 const insertParked = `
@@ -34,7 +34,7 @@ func (s *Store) park(ctx context.Context, lane *Lane, cause error) error {
 	var run domain.Run
 	var row []byte
 	tx, err := begin(ctx, s.loops, takeToPark, []any{lane.Queue, lane.Kind, levels, lows}, func(rows pgx.Rows) error {
-		return rows.Scan(append(dueTargets(&run), &row)...)
+		return rows.Scan(&run.ID, &run.JobID, &row)
 	})
 	if err != nil {
 		return errors.Join(cause, err)

@@ -73,9 +73,16 @@ func (r *eventRows) queue(b *pgx.Batch) {
 // Index: due_runs_pkey, due_runs_lane and due_runs_job are written.
 const insertDue = `
 INSERT INTO due_runs (run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, ready_at,
-                      version, attempt, dispatches, claims, changed_at, args)
+                      version, attempt, dispatches, claims, changed_at, args, catch_up, waiting_since)
 SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::smallint[], $8::timestamptz[], $9::timestamptz[],
-                     $10::int[], $11::int[], $12::int[], $13::int[], $14::timestamptz[], $15::bytea[])`
+                     $10::int[], $11::int[], $12::int[], $13::int[], $14::timestamptz[], $15::bytea[], $16::bool[], $17::timestamptz[])`
+
+// Index: waiting_runs_pkey, waiting_runs_key and waiting_runs_job are written.
+const insertWaiting = `
+INSERT INTO waiting_runs (run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, ready_at,
+                          version, attempt, dispatches, claims, changed_at, args, catch_up, waiting_since, limit_key)
+SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::smallint[], $8::timestamptz[], $9::timestamptz[],
+                     $10::int[], $11::int[], $12::int[], $13::int[], $14::timestamptz[], $15::bytea[], $16::bool[], $17::timestamptz[], $18::text[])`
 
 // Index: claims_pkey is written.
 const insertClaims = `
@@ -94,6 +101,8 @@ type liveRows struct {
 	version, attempt, dispatch []int32
 	claims                     []int32
 	args                       [][]byte
+	catchUp                    []bool
+	waitingSince               []*time.Time
 	claimIDs                   []uuid.UUID
 	lease                      []time.Time
 }
@@ -107,7 +116,23 @@ func (l *liveRows) add(r domain.Run) {
 	l.version, l.attempt = append(l.version, int32(r.Version)), append(l.attempt, int32(r.Attempt))
 	l.dispatch, l.claims = append(l.dispatch, int32(r.Dispatches)), append(l.claims, int32(r.Claims))
 	l.args = append(l.args, r.Args)
+	l.catchUp = append(l.catchUp, r.CatchUp)
+	var since *time.Time
+	if !r.WaitingSince.IsZero() {
+		since = &r.WaitingSince
+	}
+	l.waitingSince = append(l.waitingSince, since)
 	l.claimIDs, l.lease = append(l.claimIDs, r.ClaimID), append(l.lease, r.LeaseUntil)
+}
+
+// run gives back the i-th run that was added, as a due row has it.
+func (l *liveRows) run(i int) domain.Run {
+	return domain.Run{
+		ID: l.ids[i], JobID: l.jobs[i], JobVersion: int(l.jobVersion[i]), Origin: domain.Origin(l.origin[i]), Queue: l.queue[i], Kind: l.kind[i],
+		Priority: int(l.priority[i]), ScheduledAt: l.scheduled[i], ReadyAt: l.ready[i], ChangedAt: l.changed[i], Version: int(l.version[i]),
+		Attempt: int(l.attempt[i]), Dispatches: int(l.dispatch[i]), Claims: int(l.claims[i]), Args: l.args[i], CatchUp: l.catchUp[i],
+		WaitingSince: deref(l.waitingSince[i]), State: domain.Pending,
+	}
 }
 
 func (l *liveRows) columns() []any {
@@ -121,7 +146,7 @@ func (l *liveRows) queueDue(b *pgx.Batch) {
 	if len(l.ids) == 0 {
 		return
 	}
-	b.Queue(insertDue, l.columns()...)
+	b.Queue(insertDue, append(l.columns(), l.catchUp, l.waitingSince)...)
 	b.Queue("SELECT daybook_expect_fresh()")
 }
 
@@ -131,15 +156,22 @@ func (l *liveRows) queueClaims(b *pgx.Batch) {
 	}
 }
 
-const dueColumns = `run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, ready_at,
+const runColumns = `run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, ready_at,
 	version, attempt, dispatches, claims, changed_at, args`
 
-const claimColumns = dueColumns + `, claim_id, lease_until, start_token, worker, started_at, deadline, cancel, cancel_reason`
+const dueColumns = runColumns + `, catch_up, waiting_since`
+
+const claimColumns = runColumns + `, claim_id, lease_until, start_token, worker, started_at, deadline, cancel, cancel_reason`
 
 // scanDue reads a row of due_runs.
 func scanDue(rows pgx.Rows) (domain.Run, error) {
 	r := domain.Run{State: domain.Pending}
-	err := rows.Scan(dueTargets(&r)...)
+	var since *time.Time
+	err := rows.Scan(append(runTargets(&r), &r.CatchUp, &since)...)
+	r.WaitingSince = deref(since).UTC()
+	if since == nil {
+		r.WaitingSince = time.Time{}
+	}
 	return inUTC(r), err
 }
 
@@ -149,7 +181,7 @@ func scanClaim(rows pgx.Rows) (domain.Run, error) {
 	var token *uuid.UUID
 	var worker *string
 	var started *time.Time
-	err := rows.Scan(append(dueTargets(&r), &r.ClaimID, &r.LeaseUntil, &token, &worker, &started, &r.Deadline, &r.CancelRequested, &r.CancelReason)...)
+	err := rows.Scan(append(runTargets(&r), &r.ClaimID, &r.LeaseUntil, &token, &worker, &started, &r.Deadline, &r.CancelRequested, &r.CancelReason)...)
 	if token != nil {
 		r.State, r.Token, r.Worker, r.StartedAt = domain.Running, *token, deref(worker), deref(started).UTC()
 	}
@@ -157,7 +189,7 @@ func scanClaim(rows pgx.Rows) (domain.Run, error) {
 	return inUTC(r), err
 }
 
-func dueTargets(r *domain.Run) []any {
+func runTargets(r *domain.Run) []any {
 	return []any{&r.ID, &r.JobID, &r.JobVersion, &r.Origin, &r.Queue, &r.Kind, &r.Priority, &r.ScheduledAt, &r.ReadyAt,
 		&r.Version, &r.Attempt, &r.Dispatches, &r.Claims, &r.ChangedAt, (*[]byte)(&r.Args)}
 }

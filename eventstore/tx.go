@@ -21,6 +21,21 @@ type txn struct {
 // begin opens a transaction and runs its first statement in the same round trip.
 // The statement's rows go to scan; scan sees the transaction's time in tx.now.
 func begin(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, scan func(pgx.Rows) error) (*txn, error) {
+	if sql == "" {
+		return beginWith(ctx, pool)
+	}
+	return beginWith(ctx, pool, query{sql, args, scan})
+}
+
+// query is a statement and what to do with its rows.
+type query struct {
+	sql  string
+	args []any
+	scan func(pgx.Rows) error
+}
+
+// beginWith opens a transaction and runs its first statements in one round trip.
+func beginWith(ctx context.Context, pool *pgxpool.Pool, queries ...query) (*txn, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect to database: %w", err)
@@ -33,8 +48,8 @@ func begin(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, scan
 		tx.now = tx.now.UTC()
 		return err
 	})
-	if sql != "" {
-		b.Queue(sql, args...).Query(func(rows pgx.Rows) error { return eachRow(rows, scan) })
+	for _, q := range queries {
+		b.Queue(q.sql, q.args...).Query(func(rows pgx.Rows) error { return eachRow(rows, q.scan) })
 	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		tx.rollback(ctx)

@@ -112,11 +112,50 @@ CREATE TABLE due_runs (
   dispatches   integer NOT NULL DEFAULT 0,
   claims       integer NOT NULL DEFAULT 0,
   changed_at   timestamptz NOT NULL,
-  args         bytea
+  args         bytea,
+  catch_up      boolean NOT NULL DEFAULT false,
+  waiting_since timestamptz -- it was set aside for a place, and got its turn
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 50000);
 CREATE INDEX due_runs_lane ON due_runs (queue, kind, priority, ready_at);
 CREATE INDEX due_runs_job ON due_runs (job_id);
+
+-- Places of which only so many runs may have one. The key's row is the lock of
+-- its places; who has one stands beside it.
+CREATE TABLE limit_keys (
+  key text PRIMARY KEY
+);
+
+CREATE TABLE limit_holders (
+  key    text NOT NULL,
+  run_id uuid NOT NULL,
+  PRIMARY KEY (key, run_id)
+);
+CREATE INDEX limit_holders_run ON limit_holders (run_id);
+
+-- Runs set aside until a place is free: out of the way of the lane's others.
+CREATE TABLE waiting_runs (
+  run_id        uuid PRIMARY KEY,
+  limit_key     text NOT NULL,
+  job_id        uuid NOT NULL,
+  job_version   integer NOT NULL,
+  origin        text NOT NULL,
+  queue         text NOT NULL,
+  kind          text NOT NULL,
+  priority      smallint NOT NULL,
+  scheduled_at  timestamptz NOT NULL,
+  ready_at      timestamptz NOT NULL,
+  version       integer NOT NULL,
+  attempt       integer NOT NULL,
+  dispatches    integer NOT NULL,
+  claims        integer NOT NULL,
+  changed_at    timestamptz NOT NULL,
+  args          bytea,
+  catch_up      boolean NOT NULL,
+  waiting_since timestamptz NOT NULL
+);
+CREATE INDEX waiting_runs_key ON waiting_runs (limit_key, waiting_since, run_id);
+CREATE INDEX waiting_runs_job ON waiting_runs (job_id);
 
 -- Runs in hand. The row is the lease: deleted by the terminal event or the
 -- release. Small enough to scan, so no index but the key.
@@ -324,4 +363,4 @@ GRANT SELECT, INSERT ON events, run_slots, run_keys TO daybook_engine;
 GRANT USAGE ON SEQUENCE event_position TO daybook_engine;
 GRANT SELECT ON eras, goose_db_version TO daybook_engine;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-  jobs, due_runs, claims, parked_runs, outbox, dispatch_streams, run_outputs, workers, engines, checkpoints TO daybook_engine;
+  jobs, due_runs, waiting_runs, limit_keys, limit_holders, claims, parked_runs, outbox, dispatch_streams, run_outputs, workers, engines, checkpoints TO daybook_engine;

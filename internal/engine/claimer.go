@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
 )
 
@@ -85,7 +88,10 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 	}
 	c.metrics.claimed(lane, got, time.Since(began))
 	book.take(lane, len(got.Runs))
-	if len(got.Runs) > 0 {
+	if err := c.replace(ctx, got.Replaced); err != nil {
+		return true, 0, err
+	}
+	if len(got.Runs)+got.Waiting+got.Skipped > 0 {
 		return true, 0, nil // there may be more, and credit for it
 	}
 	until, some, err := c.store.UntilDue(ctx, l)
@@ -97,4 +103,19 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 	}
 	// Due and not taken: another transaction holds the row.
 	return false, max(until, 5*time.Millisecond), nil
+}
+
+// replace asks runs to stop whose place a later instant waits for. If this
+// process dies before it has asked, whoever looks after the waiting runs makes
+// the question come up again.
+func (c *claimer) replace(ctx context.Context, runs []uuid.UUID) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	commands := make([]eventstore.Command, len(runs))
+	for i, id := range runs {
+		commands[i] = eventstore.Command{RunID: id, Do: domain.CancelRun{Reason: "replaced by a later instant of the job"}}
+	}
+	_, err := c.store.Execute(ctx, commands)
+	return err
 }

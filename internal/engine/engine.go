@@ -196,6 +196,7 @@ func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 	start("claimer", e.wakeClaims, c.Step)
 	r := &reaper{store: e.c.Store, batch: reapBatch, every: ReapInterval, excused: e.excused, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("reaper", nil, r.Step)
+	start("waiting", nil, r.nudge)
 	start("lanes", e.wakeLanes, e.lanes.Step)
 	start("partitions", nil, e.partitions)
 }

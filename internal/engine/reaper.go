@@ -55,3 +55,15 @@ func (r *reaper) Step(ctx context.Context) (did bool, next time.Duration, err er
 	}
 	return len(closed) > 0, r.every, nil
 }
+
+const nudgeEvery = 5 * time.Second
+
+// nudge gives runs that wait for a place another chance, in case it was freed
+// where nobody saw it.
+func (r *reaper) nudge(ctx context.Context) (did bool, next time.Duration, err error) {
+	n, err := r.store.NudgeWaiting(ctx, r.batch)
+	if n > 0 {
+		r.due("")
+	}
+	return n > 0, nudgeEvery, err
+}
