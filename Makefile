@@ -16,7 +16,7 @@ help: ## Show this help
 
 .PHONY: build
 build: ## Build bin/daybook
-	@go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/daybook ./cmd/daybook
+	@go build -trimpath -buildvcs=false -ldflags '-X main.buildVersion=$(VERSION)' -o bin/daybook ./cmd/daybook
 
 # The program is run by exec, not by go run, so that signals reach it.
 .PHONY: run
