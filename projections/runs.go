@@ -87,7 +87,7 @@ func (p *RunSummaries) Apply(ctx context.Context, tx pgx.Tx, page []eventstore.R
 }
 
 func (p *RunSummaries) loadRows(ctx context.Context, tx pgx.Tx, ids []uuid.UUID, into map[uuid.UUID]*foldedRun) error {
-	found, err := tx.Query(ctx, p.load, ids)
+	found, err := tx.Query(ctx, p.load, pgIDs(ids))
 	if err != nil {
 		return fmt.Errorf("load %s: %w", p.name, err)
 	}

@@ -135,7 +135,7 @@ func (f *Follower) scanPage(ctx context.Context, sql string, s scan, limit int) 
 
 func scanRecorded(row pgx.CollectableRow) (eventstore.Recorded, error) {
 	var r eventstore.Recorded
-	err := row.Scan(&r.Category, &r.StreamID, &r.Version, &r.Position, &r.Era, &r.Type, &r.SchemaVersion, &r.At, &r.Actor, &r.Correlation, &r.Causation, &r.Data)
+	err := row.Scan((*string)(&r.Category), (*[16]byte)(&r.StreamID), &r.Version, &r.Position, &r.Era, &r.Type, &r.SchemaVersion, &r.At, &r.Actor, &r.Correlation, &r.Causation, &r.Data)
 	r.At = r.At.UTC()
 	return r, err
 }

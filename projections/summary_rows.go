@@ -7,8 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/daybookhq/daybook/domain"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // The columns of run_summaries, in the order of scanSummary and summaryRows. The
@@ -53,9 +52,9 @@ func upsertSummaries(table string) string {
 // scanSummary reads a row of summaryColumns.
 func scanSummary(row pgx.CollectableRow) (RunSummary, error) {
 	var s RunSummary
-	err := row.Scan(&s.RunID, &s.JobID, &s.Job, &s.JobVersion, &s.Queue, &s.Kind,
-		&s.Priority, &s.Origin, &s.Key, &s.CatchUp, &s.RetryOf, &s.ScheduledAt,
-		&s.Version, &s.State, &s.ReadyAt, &s.Attempt, &s.Dispatches, &s.Claims,
+	err := row.Scan((*[16]byte)(&s.RunID), (*[16]byte)(&s.JobID), &s.Job, &s.JobVersion, &s.Queue, &s.Kind,
+		&s.Priority, (*string)(&s.Origin), &s.Key, &s.CatchUp, &s.RetryOf, &s.ScheduledAt,
+		&s.Version, (*string)(&s.State), &s.ReadyAt, &s.Attempt, &s.Dispatches, &s.Claims,
 		&s.ClaimID, &s.CancelRequested, &s.Worker, &s.ClaimedAt, &s.StartedAt,
 		&s.FirstStartedAt, &s.FinishedAt, &s.ChangedAt,
 		&s.ErrorType, &s.ErrorMessage, &s.Reason, &s.BlockedBy)
@@ -67,32 +66,29 @@ func scanSummary(row pgx.CollectableRow) (RunSummary, error) {
 	return s, err
 }
 
-// summaryRows are rows as one array a column.
+// summaryRows are rows as one array a column, of the types that pgx encodes
+// without reflection: a page is some tens of thousands of values.
 type summaryRows struct {
-	runID, jobID                                                []uuid.UUID
-	job, queue, kind, key, worker, errorType, errorText, reason []string
-	origin                                                      []domain.Origin
-	state                                                       []domain.State
-	jobVersion, version, attempt, dispatches, claims            []int32
-	priority                                                    []int16
-	catchUp, cancelRequested                                    []bool
-	retryOf, claimID, blockedBy                                 []*uuid.UUID
-	scheduledAt, readyAt, changedAt                             []time.Time
-	claimedAt, startedAt, firstStartedAt, finishedAt            []*time.Time
+	runID, jobID, retryOf, claimID, blockedBy                                         pgtype.FlatArray[pgtype.UUID]
+	job, queue, kind, origin, key, state, worker, errorType, errorText, reason        []string
+	jobVersion, version, attempt, dispatches, claims                                  []int32
+	priority                                                                          []int16
+	catchUp, cancelRequested                                                          []bool
+	scheduledAt, readyAt, changedAt, claimedAt, startedAt, firstStartedAt, finishedAt pgtype.FlatArray[pgtype.Timestamptz]
 }
 
 func (r *summaryRows) add(s *RunSummary) {
-	r.runID, r.jobID, r.job, r.jobVersion = append(r.runID, s.RunID), append(r.jobID, s.JobID), append(r.job, s.Job), append(r.jobVersion, int32(s.JobVersion))
+	r.runID, r.jobID, r.job, r.jobVersion = append(r.runID, pgID(&s.RunID)), append(r.jobID, pgID(&s.JobID)), append(r.job, s.Job), append(r.jobVersion, int32(s.JobVersion))
 	r.queue, r.kind, r.priority = append(r.queue, s.Queue), append(r.kind, s.Kind), append(r.priority, int16(s.Priority))
-	r.origin, r.key, r.catchUp = append(r.origin, s.Origin), append(r.key, s.Key), append(r.catchUp, s.CatchUp)
-	r.retryOf, r.scheduledAt = append(r.retryOf, s.RetryOf), append(r.scheduledAt, s.ScheduledAt)
-	r.version, r.state, r.readyAt = append(r.version, int32(s.Version)), append(r.state, s.State), append(r.readyAt, s.ReadyAt)
+	r.origin, r.key, r.catchUp = append(r.origin, string(s.Origin)), append(r.key, s.Key), append(r.catchUp, s.CatchUp)
+	r.retryOf, r.scheduledAt = append(r.retryOf, pgID(s.RetryOf)), append(r.scheduledAt, pgTime(&s.ScheduledAt))
+	r.version, r.state, r.readyAt = append(r.version, int32(s.Version)), append(r.state, string(s.State)), append(r.readyAt, pgTime(&s.ReadyAt))
 	r.attempt, r.dispatches, r.claims = append(r.attempt, int32(s.Attempt)), append(r.dispatches, int32(s.Dispatches)), append(r.claims, int32(s.Claims))
-	r.claimID, r.cancelRequested, r.worker = append(r.claimID, s.ClaimID), append(r.cancelRequested, s.CancelRequested), append(r.worker, s.Worker)
-	r.claimedAt, r.startedAt = append(r.claimedAt, s.ClaimedAt), append(r.startedAt, s.StartedAt)
-	r.firstStartedAt, r.finishedAt, r.changedAt = append(r.firstStartedAt, s.FirstStartedAt), append(r.finishedAt, s.FinishedAt), append(r.changedAt, s.ChangedAt)
+	r.claimID, r.cancelRequested, r.worker = append(r.claimID, pgID(s.ClaimID)), append(r.cancelRequested, s.CancelRequested), append(r.worker, s.Worker)
+	r.claimedAt, r.startedAt = append(r.claimedAt, pgTime(s.ClaimedAt)), append(r.startedAt, pgTime(s.StartedAt))
+	r.firstStartedAt, r.finishedAt, r.changedAt = append(r.firstStartedAt, pgTime(s.FirstStartedAt)), append(r.finishedAt, pgTime(s.FinishedAt)), append(r.changedAt, pgTime(&s.ChangedAt))
 	r.errorType, r.errorText = append(r.errorType, s.ErrorType), append(r.errorText, s.ErrorMessage)
-	r.reason, r.blockedBy = append(r.reason, s.Reason), append(r.blockedBy, s.BlockedBy)
+	r.reason, r.blockedBy = append(r.reason, s.Reason), append(r.blockedBy, pgID(s.BlockedBy))
 }
 
 func (r *summaryRows) columns() []any {
@@ -104,4 +100,27 @@ func (r *summaryRows) columns() []any {
 		r.firstStartedAt, r.finishedAt, r.changedAt,
 		r.errorType, r.errorText, r.reason, r.blockedBy,
 	}
+}
+
+func pgID(id *uuid.UUID) pgtype.UUID {
+	if id == nil {
+		return pgtype.UUID{}
+	}
+	return pgtype.UUID{Bytes: *id, Valid: true}
+}
+
+func pgTime(t *time.Time) pgtype.Timestamptz {
+	if t == nil {
+		return pgtype.Timestamptz{}
+	}
+	return pgtype.Timestamptz{Time: *t, Valid: true}
+}
+
+// pgIDs are ids as an array that is encoded without reflection.
+func pgIDs(ids []uuid.UUID) pgtype.FlatArray[pgtype.UUID] {
+	out := make(pgtype.FlatArray[pgtype.UUID], len(ids))
+	for i := range ids {
+		out[i] = pgID(&ids[i])
+	}
+	return out
 }
