@@ -46,6 +46,7 @@ var decoders = map[string]func([]byte) (Event, error){
 	"JobResumed":         decode[JobResumed],
 	"JobArchived":        decode[JobArchived],
 	"FiresSkipped":       decode[FiresSkipped],
+	"ZoneRulesChanged":   decode[ZoneRulesChanged],
 	"RunScheduled":       decode[RunScheduled],
 	"RunClaimed":         decode[RunClaimed],
 	"RunStarted":         decode[RunStarted],

@@ -65,6 +65,7 @@ func goldenEvents() map[string]Event {
 		"JobPaused.v1":          JobPaused{Reason: "maintenance"},
 		"JobResumed.v1":         JobResumed{Reason: "done"},
 		"JobArchived.v1":        JobArchived{Reason: "replaced"},
+		"ZoneRulesChanged.v1":   ZoneRulesChanged{Zone: "Africa/Cairo", Fingerprint: "89abcdef01234567", NextFire: &goldenAt},
 		"FiresSkipped.v1":       FiresSkipped{From: goldenAt, To: goldenAt.Add(3 * time.Hour), Count: 4, Reason: SkipCatchupWindow},
 		"RunScheduled.v1": RunScheduled{
 			JobID: goldenJob, Job: "nightly-report", JobVersion: 3, Origin: OriginSchedule, ScheduledAt: goldenAt, ReadyAt: goldenAt.Add(time.Microsecond),

@@ -71,6 +71,7 @@ func EvolveJob(j Job, event JobEvent, at time.Time) (Job, error) {
 		if j.Paused {
 			return illegal("a paused job has no instants to skip")
 		}
+	case ZoneRulesChanged:
 	}
 	return next, nil
 }

@@ -49,24 +49,36 @@ type FiresSkipped struct {
 	Reason string    `json:"reason"`
 }
 
+// ZoneRulesChanged says that the rules of the job's time zone are others than
+// those its next instant was computed with: new zone data, on all replicas or on
+// one. Instants after the event's time follow the new rules.
+type ZoneRulesChanged struct {
+	Zone        string     `json:"zone"`
+	Fingerprint string     `json:"fingerprint"`
+	NextFire    *time.Time `json:"next_fire,omitempty"`
+}
+
 // Reasons of FiresSkipped.
 const (
 	SkipMisfire       = "misfire"        // the policy is skip, or latest and a later instant runs
 	SkipCatchupWindow = "catchup_window" // older than the job's catch-up window
 	SkipMaxCatchup    = "max_catchup"    // more were missed than the job makes up for
+	SkipCivilTimeRan  = "civil_time_ran" // the same wall time has run, and new zone rules moved it here
 )
 
 // The names under which the events are stored.
-func (JobCreated) EventType() string   { return "JobCreated" }
-func (JobUpdated) EventType() string   { return "JobUpdated" }
-func (JobPaused) EventType() string    { return "JobPaused" }
-func (JobResumed) EventType() string   { return "JobResumed" }
-func (JobArchived) EventType() string  { return "JobArchived" }
-func (FiresSkipped) EventType() string { return "FiresSkipped" }
+func (JobCreated) EventType() string       { return "JobCreated" }
+func (JobUpdated) EventType() string       { return "JobUpdated" }
+func (JobPaused) EventType() string        { return "JobPaused" }
+func (JobResumed) EventType() string       { return "JobResumed" }
+func (JobArchived) EventType() string      { return "JobArchived" }
+func (FiresSkipped) EventType() string     { return "FiresSkipped" }
+func (ZoneRulesChanged) EventType() string { return "ZoneRulesChanged" }
 
-func (JobCreated) jobEvent()   {}
-func (JobUpdated) jobEvent()   {}
-func (JobPaused) jobEvent()    {}
-func (JobResumed) jobEvent()   {}
-func (JobArchived) jobEvent()  {}
-func (FiresSkipped) jobEvent() {}
+func (JobCreated) jobEvent()       {}
+func (JobUpdated) jobEvent()       {}
+func (JobPaused) jobEvent()        {}
+func (JobResumed) jobEvent()       {}
+func (JobArchived) jobEvent()      {}
+func (FiresSkipped) jobEvent()     {}
+func (ZoneRulesChanged) jobEvent() {}

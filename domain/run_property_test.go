@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -11,7 +12,11 @@ import (
 func (w *walk) accept(c RunCommand, e RunEvent) {
 	before := w.run
 	at := EventTime(before.ChangedAt, w.now)
+	closed := maps.Clone(before.Closed)
 	after, err := EvolveRun(before, e, at)
+	if !reflect.DeepEqual(before.Closed, closed) {
+		w.t.Fatalf("%#v changed the state that it was applied to", e)
+	}
 	if err != nil {
 		w.t.Fatalf("%#v decided %#v, which is no legal path: %v", c, e, err)
 	}
@@ -155,6 +160,9 @@ func (w *walk) settle() {
 	folded, err := FoldRun(w.run.ID, w.asStored())
 	if err != nil {
 		w.t.Fatalf("the stored history is no legal path: %v", err)
+	}
+	if w.run.InHand() {
+		folded.LeaseUntil = w.run.LeaseUntil // renewals are no events
 	}
 	if !reflect.DeepEqual(folded, w.run) {
 		w.t.Fatalf("the fold of the history differs from the state:\n%#v\n%#v", folded, w.run)

@@ -146,9 +146,19 @@ func (w *walk) tick() {
 	}
 }
 
+// renew is what a heartbeat does to the row of a run whose lease lives.
+func (w *walk) renew() {
+	if w.run.State == Running && w.run.LeaseUntil.After(w.now) {
+		w.run.LeaseUntil = LeaseEnd(w.now, time.Minute, w.run.Deadline)
+	}
+}
+
 // step decides one random command and checks the answer.
 func (w *walk) step() {
 	w.tick()
+	if w.rng.IntN(3) == 0 {
+		w.renew()
+	}
 	c := w.command()
 	before := w.run
 	d, err := DecideRun(w.run, c, w.now)
@@ -178,6 +188,10 @@ func (w *walk) checkRow(c RunCommand, d Decision, err error) {
 	row := w.run
 	row.Closed, row.Final, row.start, row.Job, row.Key = nil, nil, nil, "", ""
 	dRow, errRow := DecideRun(row, c, w.now)
+	if again, ok := dRow.Event.(RunStarted); ok && dRow.Repeat {
+		again.LeaseUntil = w.start.LeaseUntil // a row holds the renewed lease
+		dRow.Event = again
+	}
 	var refusal, refusalRow *Refusal
 	if errors.As(err, &refusal) && errors.As(errRow, &refusalRow) && refusal.Code == refusalRow.Code {
 		return

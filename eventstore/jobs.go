@@ -26,11 +26,13 @@ type jobRow struct {
 
 const jobColumns = `id, name, spec, version, spec_version, paused, pause_reason, archived, next_fire, materialized_through, created_at, changed_at`
 
-func scanJob(rows pgx.Rows) (jobRow, error) {
+// scanJob reads jobColumns, and behind them whatever else was selected.
+func scanJob(rows pgx.Rows, more ...any) (jobRow, error) {
 	var j jobRow
 	var name string
 	var spec []byte
-	err := rows.Scan(&j.ID, &name, &spec, &j.Version, &j.SpecVersion, &j.Paused, &j.PauseReason, &j.Archived, &j.NextFire, &j.Watermark, &j.CreatedAt, &j.ChangedAt)
+	err := rows.Scan(append([]any{&j.ID, &name, &spec, &j.Version, &j.SpecVersion, &j.Paused, &j.PauseReason, &j.Archived,
+		&j.NextFire, &j.Watermark, &j.CreatedAt, &j.ChangedAt}, more...)...)
 	if err != nil {
 		return j, err
 	}

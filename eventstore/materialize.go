@@ -121,18 +121,19 @@ func (s *Store) decideDue(w *jobWrites, j *jobRow, now time.Time, limit int) err
 	}
 	if p.Skipped != nil {
 		w.skipped += p.Skipped.Count
-		at := domain.EventTime(j.ChangedAt, now)
-		if j.Job, err = domain.EvolveJob(j.Job, *p.Skipped, at); err != nil {
-			return err
-		}
-		if err := w.events.add(j.ID, j.Version, at, s.meta(Meta{}), *p.Skipped); err != nil {
+		if err := s.recordJobEvent(w, j, *p.Skipped, now); err != nil {
 			return err
 		}
 	}
-	for _, f := range p.Fires {
+	for i, f := range p.Fires {
+		following := p.Next
+		if i+1 < len(p.Fires) {
+			following = p.Fires[i+1].At
+		}
+		jitter := domain.JitterDelay(j.ID, j.Spec.Jitter.Std(), following.Sub(f.At)) // no next instant: a gap below zero, no bound
 		e := domain.RunScheduled{
 			JobID: j.ID, Job: j.Spec.Name, JobVersion: j.SpecVersion, Origin: domain.OriginSchedule,
-			ScheduledAt: f.At, ReadyAt: readyAt(f.At, now), Nominal: f.Nominal, CatchUp: f.CatchUp,
+			ScheduledAt: f.At, ReadyAt: readyAt(f.At.Add(jitter), now), Nominal: f.Nominal, CatchUp: f.CatchUp,
 			Queue: j.Spec.Queue, Kind: j.Spec.Kind, Priority: j.Spec.Priority,
 		}
 		run, err := domain.EvolveRun(domain.Run{ID: domain.SlotID(j.ID, f.At)}, e, now)
@@ -239,8 +240,64 @@ func (s *Store) insertSlots(ctx context.Context, tx *txn, w *jobWrites) error {
 	if err != nil {
 		return err
 	}
-	w.fires = slices.DeleteFunc(w.fires, func(f fire) bool { return !free[f.run.ID] })
+	if len(free) == n {
+		return nil
+	}
+	var lost []fire
+	w.fires = slices.DeleteFunc(w.fires, func(f fire) bool {
+		if !free[f.run.ID] {
+			lost = append(lost, f)
+		}
+		return !free[f.run.ID]
+	})
+	return s.explainLost(ctx, tx, w, lost)
+}
+
+// Index: run_slots_pkey.
+const selectSlots = `
+SELECT s.run_id FROM unnest($1::uuid[], $2::timestamptz[]) AS u(j, t) JOIN run_slots s ON s.job_id = u.j AND s.scheduled_at = u.t`
+
+// explainLost records a decision for instants that got no slot because their
+// wall time has one at another instant. Those whose instant itself has a slot
+// were decided before.
+func (s *Store) explainLost(ctx context.Context, tx *txn, w *jobWrites, lost []fire) error {
+	jobs, at := make([]uuid.UUID, len(lost)), make([]time.Time, len(lost))
+	for i, f := range lost {
+		jobs[i], at[i] = f.run.JobID, f.run.ScheduledAt
+	}
+	decided := map[uuid.UUID]bool{}
+	err := tx.query(ctx, selectSlots, []any{jobs, at}, func(rows pgx.Rows) error {
+		var id uuid.UUID
+		err := rows.Scan(&id)
+		decided[id] = true
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range lost {
+		i := slices.IndexFunc(w.jobs, func(j jobRow) bool { return j.ID == f.run.JobID })
+		if decided[f.run.ID] || i < 0 {
+			continue
+		}
+		e := domain.FiresSkipped{From: f.run.ScheduledAt, To: f.run.ScheduledAt, Count: 1, Reason: domain.SkipCivilTimeRan}
+		if err := s.recordJobEvent(w, &w.jobs[i], e, tx.now); err != nil {
+			return err
+		}
+		w.skipped++
+	}
 	return nil
+}
+
+// recordJobEvent applies an event to the job's row and adds it to the log.
+func (s *Store) recordJobEvent(w *jobWrites, j *jobRow, e domain.JobEvent, now time.Time) error {
+	at := domain.EventTime(j.ChangedAt, now)
+	next, err := domain.EvolveJob(j.Job, e, at)
+	if err != nil {
+		return err
+	}
+	j.Job = next
+	return w.events.add(j.ID, j.Version, at, s.meta(Meta{}), e)
 }
 
 func (w *jobWrites) queueJobs(b *pgx.Batch) error {

@@ -199,6 +199,7 @@ func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 	start("waiting", nil, r.nudge)
 	start("lanes", e.wakeLanes, e.lanes.Step)
 	start("partitions", nil, e.partitions)
+	start("zones", nil, e.zones)
 }
 
 // presence says that this engine lives, and learns how many others do.
@@ -228,6 +229,17 @@ func (e *Engine) partitions(ctx context.Context) (bool, time.Duration, error) {
 	return made > 0, time.Hour, err
 }
 
+// zones notices that this process knows other zone rules than those the next
+// fires were computed with.
+func (e *Engine) zones(ctx context.Context) (bool, time.Duration, error) {
+	changed, err := e.c.Store.CheckZones(ctx)
+	if changed > 0 {
+		e.c.Logger.WarnContext(ctx, "zone rules changed; next fires are computed again", "jobs", changed)
+		e.JobsChanged()
+	}
+	return changed > 0, time.Hour, err
+}
+
 // excused reports whether messages were lost with their stream so lately that a
 // claim nobody started may be theirs.
 func (e *Engine) excused() bool { return time.Now().UnixNano() < e.excusedEnd.Load() }
@@ -247,7 +259,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 		errs = append(errs, errors.New("nats: streams are not verified yet"))
 	}
 	for name, age := range e.seen.ages() {
-		if age > stale && name != "partitions" {
+		if age > stale && name != "partitions" && name != "zones" {
 			errs = append(errs, fmt.Errorf("loop %s: no success for %s", name, age.Round(time.Second)))
 		}
 	}
