@@ -80,7 +80,9 @@ func (s *Server) ensureCluster(ctx context.Context) error {
 	if free, err := freeBytes(s.dir); err == nil && free < clusterBytes {
 		return fmt.Errorf("the disk of %s has %d MB free, a new PostgreSQL needs %d MB: free some space, or choose another directory", s.dir, free>>20, clusterBytes>>20)
 	}
-	say(s.opt.Log, "creating a PostgreSQL %d database in %s", s.major, s.dir)
+	if !s.opt.Ephemeral {
+		say(s.opt.Log, "creating a PostgreSQL %d database in %s", s.major, s.dir)
+	}
 	tmp := s.data() + newSuffix // renamed when whole: a half-made directory never looks ready
 	if err := os.RemoveAll(tmp); err != nil {
 		return explain(s.dir, err)

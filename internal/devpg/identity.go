@@ -69,7 +69,7 @@ func (s *Server) chooseIdentity(ctx context.Context) error {
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", id, withStderr(err)))
 	}
-	return fmt.Errorf("PostgreSQL (%s) cannot be run in %s: choose a directory and binaries that an ordinary account can reach: %w",
+	return fmt.Errorf("PostgreSQL (%s) cannot be run in %s: choose a directory and binaries that an ordinary account can reach, or run as one: %w",
 		s.binDir, s.dir, errors.Join(errs...))
 }
 

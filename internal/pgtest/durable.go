@@ -30,7 +30,7 @@ func Durable(t testing.TB, settings map[string]string) *Cluster {
 	if err := os.Chmod(dir, 0o755); err != nil { // the server's account must get through
 		t.Fatal(err)
 	}
-	c := &Cluster{opt: devpg.Options{Dir: dir, Settings: settings, Log: os.Stderr}}
+	c := &Cluster{opt: devpg.Options{Dir: dir, Settings: settings, Log: t.Output()}}
 	c.Start(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
