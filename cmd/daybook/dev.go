@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/internal/devpg"
 	"github.com/daybookhq/daybook/internal/engine"
 	"github.com/daybookhq/daybook/internal/natsjs"
@@ -23,6 +24,7 @@ type devOptions struct {
 	http, level, importFile string
 	ephemeral, allowExec    bool
 	slots                   int
+	lease                   domain.LeaseBudget
 }
 
 func newDev(a *app) *cobra.Command {
@@ -35,7 +37,7 @@ engine, its HTTP port and a worker for the queue "default". Nothing needs to be 
 but PostgreSQL's binaries, and those are fetched where that is possible.
 
 The other commands find it by themselves. Stop it with Ctrl-C: what runs may finish.`,
-		Args: cobra.NoArgs,
+		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
@@ -45,6 +47,7 @@ The other commands find it by themselves. Stop it with Ctrl-C: what runs may fin
 	f.BoolVar(&o.allowExec, "allow-exec", true, "run commands of jobs of kind exec")
 	f.IntVar(&o.slots, "slots", defaultSlots, "runs at a time")
 	f.StringVar(&o.level, "log-level", "warn", "debug, info, warn or error")
+	addLease(f, &o.lease)
 	return cmd
 }
 
@@ -54,6 +57,11 @@ func (a *app) dev(ctx context.Context, o devOptions) (err error) {
 		return err
 	}
 	log := a.newLogger(level)
+	topology := natsjs.EmbeddedTopology()
+	topology.Lease = o.lease
+	if err := topology.Check(); err != nil {
+		return usage("%v", err)
+	}
 	dir, clean, err := a.devDir(o.ephemeral)
 	if err != nil {
 		return err
@@ -82,7 +90,7 @@ func (a *app) dev(ctx context.Context, o devOptions) (err error) {
 		return err
 	}
 	defer nc.Close()
-	n, err := openNode(ctx, pg.dsn("daybook_engine"), nc, natsjs.EmbeddedTopology(), engine.AllRoles, l, log)
+	n, err := openNode(ctx, pg.dsn("daybook_engine"), nc, topology, engine.AllRoles, l, log)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/internal/engine"
 	"github.com/daybookhq/daybook/internal/natsjs"
 )
@@ -15,6 +16,7 @@ func newServe(a *app) *cobra.Command {
 	var o struct {
 		database, nats, creds, http, roles, level string
 		replicas                                  int
+		lease                                     domain.LeaseBudget
 	}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -22,7 +24,7 @@ func newServe(a *app) *cobra.Command {
 		Long: `Runs one of any number of replicas over one PostgreSQL (DATABASE_URL) and one NATS
 (NATS_URL). They need not know each other. The database user is daybook_engine, or one
 with its settings; 'daybook migrate up' makes the schema and the role.`,
-		Args: cobra.NoArgs,
+		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			level, err := logLevel(o.level)
@@ -43,7 +45,10 @@ with its settings; 'daybook migrate up' makes the schema and the role.`,
 				return err
 			}
 			topology := natsjs.ProductionTopology()
-			topology.Replicas = o.replicas
+			topology.Replicas, topology.Lease = o.replicas, o.lease
+			if err := topology.Check(); err != nil {
+				return usage("%v", err)
+			}
 			l, err := listen(ctx, o.http)
 			if err != nil {
 				return err
@@ -72,6 +77,7 @@ with its settings; 'daybook migrate up' makes the schema and the role.`,
 	f.StringVar(&o.http, "http", "127.0.0.1:7788", "address for health, metrics and workers without NATS")
 	f.StringVar(&o.roles, "roles", "engine,relay,projections,api", "parts of the engine to run here")
 	f.IntVar(&o.replicas, "nats-replicas", 3, "replicas of the streams: 1 for a single NATS server, 3 or 5 in a cluster")
+	addLease(f, &o.lease)
 	f.StringVar(&o.level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }
