@@ -233,3 +233,14 @@ func TestTopologyChecksItself(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLargestDispatchFits(t *testing.T) {
+	hints := make([]protocol.Hint, protocol.MaxHints)
+	body := protocol.AppendHints(nil, hints)
+	const headers = 4 << 10
+	for _, top := range []natsjs.Topology{natsjs.EmbeddedTopology(), natsjs.ProductionTopology()} {
+		if limit := int(top.Dispatch.MaxMsgSize); len(body)+headers > limit {
+			t.Errorf("%d hints take %d bytes, a dispatch may have %d with headers", protocol.MaxHints, len(body), limit)
+		}
+	}
+}

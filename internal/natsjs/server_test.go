@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/daybookhq/daybook/internal/natsjs"
@@ -127,6 +128,21 @@ func TestConnectionsFindARestartedServer(t *testing.T) {
 	}
 	if !after.DispatchCreated.Equal(before.DispatchCreated) || len(after.Created) != 0 {
 		t.Errorf("the restart changed the streams: %+v, then %+v", before, after)
+	}
+}
+
+// What is published during an outage must fail and not be sent after it.
+func TestConnectionsBufferNothing(t *testing.T) {
+	s := natstest.New(t)
+	for name, nc := range map[string]*nats.Conn{"tcp": s.Conn(t), "in-process": s.InProcess(t)} {
+		s.Stop()
+		eventually(t, name+" notices", func() bool { return !nc.IsConnected() })
+		if err := nc.Publish("anything", nil); !errors.Is(err, nats.ErrReconnectBufExceeded) {
+			t.Errorf("%s: Publish while disconnected: %v", name, err)
+		}
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

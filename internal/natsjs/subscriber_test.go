@@ -44,6 +44,15 @@ func subscribe(t *testing.T, s *natsjs.Subscriber) <-chan *message.Message {
 	return ms
 }
 
+func consumerInfo(t *testing.T, js jetstream.JetStream) *jetstream.ConsumerInfo {
+	t.Helper()
+	c, err := js.Consumer(within(t), protocol.EventsStream, "alerts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.CachedInfo()
+}
+
 func event(t *testing.T, js jetstream.JetStream, id string) {
 	t.Helper()
 	m := &nats.Msg{Subject: eventTopic, Data: []byte(id), Header: nats.Header{protocol.HeaderMsgID: {id}}}
@@ -85,8 +94,8 @@ func TestSubscriberHandsOutSeveralAndMapsVerdicts(t *testing.T) {
 	}
 	again.Ack()
 	eventually(t, "everything is acked", func() bool {
-		consumer, err := js.Consumer(within(t), protocol.EventsStream, "alerts")
-		return err == nil && consumer.CachedInfo().NumAckPending == 0 && consumer.CachedInfo().NumPending == 0
+		info := consumerInfo(t, js)
+		return info.NumAckPending == 0 && info.NumPending == 0
 	})
 	select {
 	case <-again.Context().Done():
@@ -95,16 +104,30 @@ func TestSubscriberHandsOutSeveralAndMapsVerdicts(t *testing.T) {
 	}
 }
 
+// A handler may take many ack waits: the message is extended meanwhile, and no second copy goes out.
 func TestSubscriberKeepsASlowHandlersMessage(t *testing.T) {
 	_, js, _ := ensured(t)
-	s := subscriber(t, js, func(o *natsjs.SubscriberOptions) { o.AckWait = 300 * time.Millisecond })
+	acks, err := js.Conn().SubscribeSync("$JS.ACK." + protocol.EventsStream + ".alerts.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := subscriber(t, js, func(o *natsjs.SubscriberOptions) { o.AckWait = time.Second })
 	ms := subscribe(t, s)
 	event(t, js, "slow")
 	m := receive(t, ms)
+	for range 5 { // three in an ack wait
+		extension, err := acks.NextMsgWithContext(within(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(extension.Data) != "+WPI" {
+			t.Errorf("%q was sent for a message in hand", extension.Data)
+		}
+	}
 	select {
 	case again := <-ms:
 		t.Errorf("%s came again while its handler ran", again.UUID)
-	case <-time.After(1500 * time.Millisecond): // five ack waits; a test of what must not happen can only wait
+	default:
 	}
 	m.Ack()
 }
@@ -115,10 +138,7 @@ func TestSubscriberSurvivesTheLossOfItsConsumer(t *testing.T) {
 	ms := subscribe(t, subscriber(t, js, nil))
 	event(t, js, "acked")
 	receive(t, ms).Ack()
-	eventually(t, "ack arrived", func() bool {
-		consumer, err := js.Consumer(within(t), protocol.EventsStream, "alerts")
-		return err == nil && consumer.CachedInfo().NumAckPending == 0
-	})
+	eventually(t, "the ack arrived", func() bool { return consumerInfo(t, js).NumAckPending == 0 })
 	event(t, js, "open")
 	open := receive(t, ms)
 	if err := js.DeleteConsumer(within(t), protocol.EventsStream, "alerts"); err != nil {
@@ -144,6 +164,43 @@ func TestSubscriberSurvivesTheLossOfItsConsumer(t *testing.T) {
 		if m.UUID == "after the wipe" {
 			return
 		}
+	}
+}
+
+func TestSubscriberBoundsWhatItHandsOut(t *testing.T) {
+	_, js, _ := ensured(t)
+	ms := subscribe(t, subscriber(t, js, func(o *natsjs.SubscriberOptions) { o.MaxInFlight = 2 }))
+	for i := range 6 {
+		event(t, js, strconv.Itoa(i))
+	}
+	first, second := receive(t, ms), receive(t, ms)
+	info := consumerInfo(t, js)
+	if info.NumAckPending != 2 || info.NumPending != 4 {
+		t.Errorf("%d messages taken and %d left, want 2 and 4", info.NumAckPending, info.NumPending)
+	}
+	first.Ack()
+	second.Nack()
+	for range 5 {
+		receive(t, ms).Ack()
+	}
+}
+
+// A reader that went away without taking what was offered must not keep Close waiting.
+func TestSubscriberClosesWithAMessageNobodyTakes(t *testing.T) {
+	_, js, _ := ensured(t)
+	s := subscriber(t, js, nil)
+	subscribe(t, s)
+	event(t, js, "untaken")
+	eventually(t, "the message is offered", func() bool { return consumerInfo(t, js).NumAckPending == 1 })
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-within(t).Done():
+		t.Error("Close waits for the reader")
 	}
 }
 
@@ -182,10 +239,7 @@ func TestSubscriberCloseWaitsForHandlers(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the ack arrived", func() bool {
-		consumer, err := js.Consumer(within(t), protocol.EventsStream, "alerts")
-		return err == nil && consumer.CachedInfo().NumAckPending == 0
-	})
+	eventually(t, "the ack arrived", func() bool { return consumerInfo(t, js).NumAckPending == 0 })
 	if _, err := s.Subscribe(t.Context(), protocol.EventSubjects); err == nil {
 		t.Error("a closed subscriber subscribes")
 	}
