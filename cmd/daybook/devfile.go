@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func (a *app) findDev() (devFile, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, &exitError{code: exitUnreachable, err: fmt.Errorf(
-			"no running 'daybook dev' found (%s does not exist): start one, or give --data, --url or DATABASE_URL", name)}
+			"no running 'daybook dev' found (%s does not exist): start one, or give --data or DATABASE_URL", name)}
 	}
 	if err != nil {
 		return d, err
@@ -55,12 +56,15 @@ func (a *app) findDev() (devFile, error) {
 
 // write replaces the file in one step, readable by its owner alone.
 func (d devFile) write(dir string) error {
-	b, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // connection strings hold ampersands, and people copy them from here
+	e.SetIndent("", "  ")
+	if err := e.Encode(d); err != nil {
 		return err
 	}
 	tmp := filepath.Join(dir, devFileName+".new")
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(tmp, b.Bytes(), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(tmp, filepath.Join(dir, devFileName))

@@ -17,7 +17,6 @@ func newMigrate(a *app) *cobra.Command {
 		Long: `Migrations run as the owner of the tables, over a direct connection (not through a
 pooler in transaction mode): MIGRATE_DATABASE_URL, or else DATABASE_URL. Any number of
 processes may migrate at once; one applies, the others wait. Migrations only go forward.`,
-		Args: cobra.NoArgs,
 	}
 	cmd.PersistentFlags().StringVar(&dsn, "migrate-database-url", "", "owner's connection string (MIGRATE_DATABASE_URL, DATABASE_URL)")
 	url := func() (string, error) {
@@ -33,8 +32,8 @@ processes may migrate at once; one applies, the others wait. Migrations only go 
 		}
 		return d.AdminDatabase, nil
 	}
-	cmd.AddCommand(&cobra.Command{
-		Use: "up", Short: "Apply what is missing", Args: cobra.NoArgs,
+	return group(cmd, &cobra.Command{
+		Use: "up", Short: "Apply what is missing", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			u, err := url()
 			if err != nil {
@@ -50,7 +49,7 @@ processes may migrate at once; one applies, the others wait. Migrations only go 
 			return err
 		},
 	}, &cobra.Command{
-		Use: "status", Short: "Show what is applied and what is missing", Args: cobra.NoArgs,
+		Use: "status", Short: "Show what is applied and what is missing", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			u, err := url()
 			if err != nil {
@@ -67,7 +66,6 @@ processes may migrate at once; one applies, the others wait. Migrations only go 
 			return err
 		},
 	})
-	return cmd
 }
 
 func newEra(a *app) *cobra.Command {
@@ -75,10 +73,9 @@ func newEra(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "era",
 		Short: "Say that a restored or promoted database is the one to go on with",
-		Args:  cobra.NoArgs,
 	}
 	raise := &cobra.Command{
-		Use: "raise", Short: "Begin a new era of the log", Args: cobra.NoArgs,
+		Use: "raise", Short: "Begin a new era of the log", Args: takes(),
 		Long: `After a restore or a failover, transaction numbers of the old history mean nothing in
 the new one, and engines refuse to write. Check the data first; then raise the era:
 engines go on, and consumers of events can tell the histories apart.`,
@@ -105,6 +102,5 @@ engines go on, and consumers of events can tell the histories apart.`,
 	}
 	raise.Flags().StringVar(&dsn, "database-url", "", "connection string (DATABASE_URL)")
 	raise.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	cmd.AddCommand(raise)
-	return cmd
+	return group(cmd, raise)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,6 +20,8 @@ type app struct {
 	env  func(string) (string, bool)
 	data string // --data
 	url  string // --url
+
+	zone *time.Location // for times in tables; nil: this machine's
 }
 
 // Exit codes. They are part of the contract with scripts.
@@ -70,7 +73,8 @@ func run(ctx context.Context, a *app, args []string) int {
 	default:
 		code = exitCodeOf(err)
 	}
-	if e == nil || !e.silent {
+	asked := code == exitInterrupted && errors.Is(err, ctx.Err())
+	if (e == nil || !e.silent) && !asked {
 		fmt.Fprintf(a.err, "daybook: %v\n", err)
 	}
 	return code
@@ -89,11 +93,14 @@ Try it:
   daybook job list                              what there is
   daybook run list                              what ran
 
-Every flag can be set in the environment: --slots as DAYBOOK_SLOTS. Commands find a
-running 'daybook dev' by themselves; otherwise give --data, --url or DATABASE_URL.`,
+Commands find a running 'daybook dev' by themselves; otherwise give --data or set
+DATABASE_URL. What configures a process can be set in the environment, too: --slots as
+DAYBOOK_SLOTS, --data as DAYBOOK_DATA, --output as DAYBOOK_OUTPUT.
+
+Exit codes: 0 ok, 1 failed, 2 wrong usage or input, 3 not found, 4 conflict, 5 server
+unreachable, 6 run failed, 7 run cancelled, 130 interrupted.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return bindEnv(cmd, a.env)
 		},
@@ -103,16 +110,38 @@ running 'daybook dev' by themselves; otherwise give --data, --url or DATABASE_UR
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%v\nSee '%s --help'", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDev(a), newServe(a), newWorker(a), newMigrate(a), newEra(a))
-	root.AddCommand(clientCommands(a)...)
+	group(root, newDev(a), newServe(a), newWorker(a), newMigrate(a), newEra(a))
+	for _, cmd := range clientCommands(a) {
+		perCall(cmd)
+		root.AddCommand(cmd)
+	}
 	return root
 }
+
+// perCall marks the flags of a command and those below it as of one call, not of
+// a configuration. The environment does not set them: a command line run by a
+// job finds DAYBOOK_JOB and DAYBOOK_ATTEMPT there, which are not meant for it.
+func perCall(cmd *cobra.Command) {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "output" {
+			f.Annotations = map[string][]string{perCallMark: nil}
+		}
+	})
+	for _, below := range cmd.Commands() {
+		perCall(below)
+	}
+}
+
+const perCallMark = "of one call"
 
 // bindEnv sets flags that were not given from the environment: --allow-exec from
 // DAYBOOK_ALLOW_EXEC. Flags beat the environment, the environment beats defaults.
 func bindEnv(cmd *cobra.Command, env func(string) (string, bool)) error {
 	var errs []error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, ok := f.Annotations[perCallMark]; ok {
+			return
+		}
 		name := "DAYBOOK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		v, ok := env(name)
 		if !ok || f.Changed {

@@ -29,7 +29,7 @@ time. Commands run with the rights of this process, so they must be allowed: --a
 The worker reaches engines over NATS (NATS_URL) and over HTTP (--url, DAYBOOK_URL); with
 both, each stands in for the other. Without either it finds a running 'daybook dev'.
 It drains when it is told to stop: what runs may finish.`,
-		Args: cobra.NoArgs,
+		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			level, err := logLevel(o.level)
 			if err != nil {

@@ -1,0 +1,229 @@
+// Package client is what the command line asks of a deployment, behind one
+// interface. Today's implementation, [Database], talks to the log's database
+// itself; one over HTTP can take its place.
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/projections"
+)
+
+// Client asks a deployment for what people want to know and do.
+type Client interface {
+	Jobs
+	Runs
+	Log
+	Operations
+
+	// Close gives the connections back.
+	Close()
+}
+
+// Jobs are the definitions.
+type Jobs interface {
+	// Plan tells what Apply would do now, and changes nothing.
+	Plan(ctx context.Context, c Change) (Plan, error)
+	// Apply makes the jobs be as defined, all in one transaction. The error is a
+	// *ConflictError if a job belongs to somebody else.
+	Apply(ctx context.Context, c Change) (Plan, error)
+	// ListJobs lists jobs by name, those after the given one, up to MaxJobs.
+	ListJobs(ctx context.Context, after string, archived bool) ([]Job, error)
+	// Job gives one job; eventstore.ErrNotFound if there is none of that name.
+	Job(ctx context.Context, name string) (Job, error)
+	// CommandJob pauses, resumes or archives. It is not an error if the job is
+	// so already; changed tells.
+	CommandJob(ctx context.Context, name string, do JobAction, reason string) (job Job, changed bool, err error)
+	// JobHistory gives events of the job, the newest first: those before the
+	// version, or with 0 the last ones.
+	JobHistory(ctx context.Context, name string, before, limit int) ([]Event, error)
+}
+
+// Runs are the executions.
+type Runs interface {
+	// Trigger asks for a run; the same key gives the same run.
+	Trigger(ctx context.Context, t Trigger) (Triggered, error)
+	// ListRuns lists from the projection, which tells how far it is behind.
+	ListRuns(ctx context.Context, f projections.RunFilter) (projections.RunPage, error)
+	// Run gives one run from the log itself.
+	Run(ctx context.Context, id uuid.UUID) (projections.RunDetail, error)
+	// RunEvents gives the run's events in order.
+	RunEvents(ctx context.Context, id uuid.UUID) ([]Event, error)
+	// RunOutput gives what an attempt wrote, with 0 the last one that did.
+	RunOutput(ctx context.Context, id uuid.UUID, attempt int) (Output, error)
+	// CancelRun ends a run that has not started and asks one that has to end.
+	CancelRun(ctx context.Context, id uuid.UUID, reason string) (Cancelled, error)
+	// RetryRun makes a new run of a finished one, with the same arguments. The
+	// error is a *NotFinishedError while it is not finished.
+	RetryRun(ctx context.Context, id uuid.UUID, key, reason string) (Triggered, error)
+}
+
+// Log is everything that happened, in commit-safe order.
+type Log interface {
+	// Events reads up to limit events from the place on. Fewer mean that it was
+	// at the end; next is where to go on either way.
+	Events(ctx context.Context, from Place, limit int) (events []Event, next Place, err error)
+}
+
+// Operations are what keeps the deployment going.
+type Operations interface {
+	// OutboxStatus tells what waits to be published, with up to limit packs.
+	OutboxStatus(ctx context.Context, limit int) (Outbox, error)
+	// ReplayOutbox makes failed and parked packs due at once and tells how many.
+	ReplayOutbox(ctx context.Context, s Packs) (int, error)
+	// Queues gives the depth of every lane.
+	Queues(ctx context.Context) ([]projections.QueueStats, error)
+	// Workers lists the workers that were heard of lately.
+	Workers(ctx context.Context) ([]Worker, error)
+	// Engines lists the engines that were heard of lately.
+	Engines(ctx context.Context) ([]Engine, error)
+	// Parked lists runs that were put aside, the newest first.
+	Parked(ctx context.Context, limit int) ([]Parked, error)
+	// ListLag tells how far the list of runs is behind the log.
+	ListLag(ctx context.Context) (projections.Lag, error)
+	// Now is the deployment's clock.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// MaxJobs is the size of a full page of jobs.
+const MaxJobs = 500
+
+// Job is a job as it stands.
+type Job struct {
+	Name                string                `json:"name"`
+	ID                  uuid.UUID             `json:"id"`
+	State               JobState              `json:"state"`
+	Version             int                   `json:"version"`      // of its last event
+	SpecVersion         int                   `json:"spec_version"` // of the event that set the definition
+	PauseReason         string                `json:"pause_reason,omitempty"`
+	NextFire            *time.Time            `json:"next_fire,omitempty"`
+	MaterializedThrough time.Time             `json:"materialized_through"` // every instant up to here is decided
+	CreatedAt           time.Time             `json:"created_at"`
+	ChangedAt           time.Time             `json:"changed_at"`
+	Spec                domain.JobSpec        `json:"spec"`
+	Stats               *projections.JobStats `json:"stats,omitempty"` // none before the first run has finished
+}
+
+// JobState says whether a job's instants count.
+type JobState string
+
+// The states of a job.
+const (
+	Active   JobState = "active"
+	Paused   JobState = "paused"
+	Archived JobState = "archived"
+)
+
+// JobAction is a command on a job that needs no definition.
+type JobAction string
+
+// The actions.
+const (
+	Pause   JobAction = "pause"
+	Resume  JobAction = "resume"
+	Archive JobAction = "archive"
+)
+
+// Trigger asks for a run.
+type Trigger struct {
+	Job    string
+	Key    string          // empty: one of its own
+	At     time.Time       // zero: now
+	Args   json.RawMessage // nil: the job's
+	Reason string
+}
+
+// Triggered is what became of it.
+type Triggered struct {
+	RunID   uuid.UUID `json:"run_id"`
+	Job     string    `json:"job"`
+	Key     string    `json:"key,omitempty"` // as it was given
+	Created bool      `json:"created"`       // false: the key had its run already
+}
+
+// Cancelled is what became of a cancel.
+type Cancelled struct {
+	RunID uuid.UUID    `json:"run_id"`
+	State domain.State `json:"state"` // cancelled, or running until its worker has ended it
+	// Repeat tells that it was cancelled, or asked to end, before.
+	Repeat bool `json:"repeat"`
+}
+
+// Event is an entry of the log.
+type Event struct {
+	Position    int64           `json:"position"`
+	Era         int             `json:"era"`
+	Category    domain.Category `json:"category"`
+	StreamID    uuid.UUID       `json:"stream_id"`
+	Version     int             `json:"version"`
+	Type        string          `json:"type"`
+	At          time.Time       `json:"at"`
+	Actor       string          `json:"actor"`
+	Correlation *uuid.UUID      `json:"correlation,omitempty"`
+	Causation   *uuid.UUID      `json:"causation,omitempty"`
+	Data        json.RawMessage `json:"data"`
+}
+
+// Place is where a reader of the log is. The zero Place is its beginning; After
+// and AtEnd begin elsewhere, and are spent with the first page.
+type Place struct {
+	After  int64 // a position
+	AtEnd  bool
+	cursor string
+}
+
+// Output is what an attempt wrote and returned. Text that was not UTF-8 has
+// replacement characters; Head and Tail hold the bytes.
+type Output struct {
+	RunID      uuid.UUID       `json:"run_id"`
+	Attempt    int             `json:"attempt"`
+	Text       string          `json:"text"`    // head and tail, with a line between that tells what is missing
+	Omitted    int64           `json:"omitted"` // bytes between head and tail that were not kept
+	TotalBytes int64           `json:"total_bytes"`
+	Result     json.RawMessage `json:"result,omitempty"`
+	Progress   *float32        `json:"progress,omitempty"`
+	Message    string          `json:"message,omitempty"`
+	UpdatedAt  time.Time       `json:"updated_at"`
+	Head       []byte          `json:"-"`
+	Tail       []byte          `json:"-"`
+}
+
+// Worker is a process that executes runs.
+type Worker struct {
+	ID        string    `json:"id"`
+	Host      string    `json:"host"`
+	Version   string    `json:"version"`
+	Lanes     []Lane    `json:"lanes"`
+	Slots     int       `json:"slots"` // 0: it drains
+	Running   int       `json:"running"`
+	FirstSeen time.Time `json:"first_seen"`
+	SeenAt    time.Time `json:"seen_at"`
+}
+
+// Lane is a queue and a kind.
+type Lane struct {
+	Queue string `json:"queue"`
+	Kind  string `json:"kind"`
+}
+
+// Engine is a replica of the engine.
+type Engine struct {
+	ID      string    `json:"id"`
+	Roles   string    `json:"roles"`
+	Version string    `json:"version"`
+	Host    string    `json:"host"`
+	SeenAt  time.Time `json:"seen_at"`
+}
+
+// Parked is a run that could not be processed and was put aside.
+type Parked struct {
+	RunID    string    `json:"run_id"`
+	JobID    string    `json:"job_id"`
+	ParkedAt time.Time `json:"parked_at"`
+	Reason   string    `json:"reason"`
+}

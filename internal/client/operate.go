@@ -1,0 +1,140 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/outbox"
+	"github.com/daybookhq/daybook/projections"
+)
+
+// Outbox is what waits to be published.
+type Outbox struct {
+	Pending Backlog `json:"pending"` // for the first time
+	Failed  Backlog `json:"failed"`  // again
+	Parked  Backlog `json:"parked"`  // for somebody to look at it
+	Packs   []Pack  `json:"packs"`   // parked ones first, then failed ones, each oldest first
+}
+
+// Backlog sums up the packs of one state.
+type Backlog struct {
+	Packs    int             `json:"packs"`
+	Messages int             `json:"messages"`
+	Oldest   domain.Duration `json:"oldest"` // age; 0 if there are none
+}
+
+// Pack is the messages of one claim.
+type Pack struct {
+	ID        uuid.UUID       `json:"id"`
+	State     string          `json:"state"`
+	Messages  int             `json:"messages"`
+	Attempts  int             `json:"attempts"`
+	Age       domain.Duration `json:"age"`
+	CreatedAt time.Time       `json:"created_at"`
+	Until     time.Time       `json:"until"` // its owner's; after a failure, when it is tried again
+	Owner     string          `json:"owner"`
+	LastError string          `json:"last_error,omitempty"`
+	ParkedAt  *time.Time      `json:"parked_at,omitempty"`
+}
+
+// Packs selects packs. Conditions that are set must all hold.
+type Packs struct {
+	All         bool
+	IDs         []uuid.UUID
+	Since, Till time.Time // created
+}
+
+// OutboxStatus implements [Operations].
+func (d *Database) OutboxStatus(ctx context.Context, limit int) (Outbox, error) {
+	s, err := outbox.ReadStatus(ctx, d.store.Pool(), limit)
+	if err != nil {
+		return Outbox{}, err
+	}
+	out := Outbox{Pending: backlog(s.Pending), Failed: backlog(s.Failed), Parked: backlog(s.Parked), Packs: make([]Pack, len(s.Packs))}
+	for i, p := range s.Packs {
+		out.Packs[i] = Pack{
+			ID: p.ID, State: string(p.State), Messages: p.Messages, Attempts: p.Attempts, Age: domain.Duration(p.Age),
+			CreatedAt: p.CreatedAt, Until: p.Until, Owner: p.Owner, LastError: p.LastError,
+		}
+		if !p.ParkedAt.IsZero() {
+			out.Packs[i].ParkedAt = &p.ParkedAt
+		}
+	}
+	return out, nil
+}
+
+func backlog(b outbox.Backlog) Backlog {
+	return Backlog{Packs: b.Packs, Messages: b.Messages, Oldest: domain.Duration(b.Oldest)}
+}
+
+// ReplayOutbox implements [Operations].
+func (d *Database) ReplayOutbox(ctx context.Context, s Packs) (int, error) {
+	return outbox.Replay(ctx, d.store.Pool(), outbox.Selection{All: s.All, IDs: s.IDs, From: s.Since, To: s.Till})
+}
+
+// Queues implements [Operations].
+func (d *Database) Queues(ctx context.Context) ([]projections.QueueStats, error) {
+	return d.read.Queues(ctx)
+}
+
+// Workers implements [Operations].
+func (d *Database) Workers(ctx context.Context) ([]Worker, error) {
+	found, err := d.store.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	loads, err := d.store.Loads(ctx)
+	if err != nil {
+		return nil, err
+	}
+	running := map[string]int{}
+	for _, l := range loads {
+		if l.Worker != "" {
+			running[l.Worker] += l.Claims
+		}
+	}
+	out := make([]Worker, len(found))
+	for i, w := range found {
+		out[i] = Worker{ID: w.ID, Host: w.Host, Version: w.Version, Slots: w.Slots, Running: running[w.ID], FirstSeen: w.FirstSeen, SeenAt: w.SeenAt,
+			Lanes: make([]Lane, len(w.Lanes))}
+		for k, l := range w.Lanes {
+			out[i].Lanes[k] = Lane(l)
+		}
+	}
+	return out, nil
+}
+
+// Engines implements [Operations].
+func (d *Database) Engines(ctx context.Context) ([]Engine, error) {
+	found, err := d.store.Engines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Engine, len(found))
+	for i, e := range found {
+		out[i] = Engine{ID: e.ID, Roles: e.Roles, Version: e.Version, Host: e.Host, SeenAt: e.SeenAt}
+	}
+	return out, nil
+}
+
+// Parked implements [Operations].
+func (d *Database) Parked(ctx context.Context, limit int) ([]Parked, error) {
+	found, err := d.store.ListParked(ctx, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Parked, len(found))
+	for i, p := range found {
+		out[i] = Parked{RunID: p.RunID, JobID: p.JobID, ParkedAt: p.ParkedAt.UTC(), Reason: p.Reason}
+	}
+	return out, nil
+}
+
+// ListLag implements [Operations].
+func (d *Database) ListLag(ctx context.Context) (projections.Lag, error) { return d.read.Lag(ctx) }
+
+// Now implements [Operations].
+func (d *Database) Now(ctx context.Context) (time.Time, error) { return d.store.Now(ctx) }
