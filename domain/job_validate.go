@@ -21,6 +21,7 @@ const (
 	MaxTargetBytes  = 256 << 10 // JSON of the target
 	MaxAttemptLimit = 1_000_000
 	MaxCatchupLimit = 100_000
+	MaxExcluded     = 10_000 // dates on which nothing fires
 	MaxTags         = 32
 	MaxTagLength    = 64 // bytes
 )
@@ -82,6 +83,14 @@ func (s JobSpec) Validate() []FieldError {
 	oneOf(&v, "misfire", s.Misfire, MisfireLatest, MisfireSkip, MisfireAll)
 	v.notNegative("catchup_window", s.CatchupWindow, "0s is no limit")
 	v.between("max_catchup", s.MaxCatchup, 0, MaxCatchupLimit, "0 is no limit")
+	v.notNegative("jitter", s.Jitter, "")
+	v.exclude(s)
+	if c := s.Concurrency; c != nil {
+		v.between("concurrency.limit", c.Limit, 1, math.MaxInt32, "it is how many runs may be in hand at once")
+		if len(c.Key) > MaxNameLength || c.Key != storable(c.Key, MaxNameLength) {
+			v.add("concurrency.key", c.Key, "is no name of an argument", fmt.Sprintf("use up to %d bytes of text", MaxNameLength))
+		}
+	}
 	v.between("priority", s.Priority, 0, Priorities-1, "0 is first, 9 is last")
 	v.tags(s.Tags)
 	if s.Source != storable(s.Source, math.MaxInt) {
@@ -170,6 +179,27 @@ func (v *validation) tags(tags []string) {
 			v.add(field, tag, "holds characters that cannot be shown", "")
 		case slices.Contains(tags[:i], tag):
 			v.add(field, tag, "is given twice", "")
+		}
+	}
+}
+
+func (v *validation) exclude(s JobSpec) {
+	switch {
+	case len(s.Exclude) > 0 && len(s.Schedules) == 0:
+		v.add("exclude", "", "leaves out dates of a schedule, and there is none", "")
+	case len(s.Exclude) > MaxExcluded:
+		v.add("exclude", "", fmt.Sprintf("are %d dates, at most %d are accepted", len(s.Exclude), MaxExcluded), "")
+	default:
+		for i, day := range s.Exclude {
+			if _, err := schedule.ParseDate(day); err != nil {
+				v.errs = append(v.errs, FieldError{Field: fmt.Sprintf("exclude[%d]", i), Value: storable(day, 80), Code: string(schedule.CodeDate),
+					Message: "is no date", Hint: "write it as 2026-12-25"})
+			}
+		}
+	}
+	for i, name := range s.Calendars {
+		if !ValidName(name) {
+			v.add(fmt.Sprintf("calendars[%d]", i), name, "is no name of a calendar", "use a-z, 0-9, - and _, at most 64")
 		}
 	}
 }

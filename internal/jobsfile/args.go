@@ -7,7 +7,7 @@ import (
 )
 
 // maxWritten bounds what values become when their aliases are written out.
-const maxWritten = 2 * MaxBytes
+const maxWritten = 4 * MaxBytes
 
 // write charges bytes that are written out; false when there are too many.
 func (r *reader) write(n, line int) bool {

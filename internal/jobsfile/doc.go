@@ -19,10 +19,10 @@ import "github.com/daybookhq/daybook/domain"
 
 // Bounds of what is read.
 const (
-	MaxBytes = 2 << 20 // of a file
+	MaxBytes = 1 << 20 // of a file
 	MaxJobs  = 10_000  // in a file
 	maxDepth = 64      // of values in one another
-	maxNodes = 1 << 20 // values in a file, with what aliases stand for
+	maxNodes = 1 << 19 // values in a file, with what aliases stand for
 )
 
 // Options are what a file does not say itself.

@@ -163,14 +163,10 @@ func (o object) concurrency() *domain.Concurrency {
 	}
 	var c domain.Concurrency
 	in.text("key", &c.Key)
-	in.integer("limit", &c.Limit)
-	if c.Limit < 1 && !o.bad[in.at("limit")] {
-		value := ""
-		if in.n.get("limit") != nil {
-			value = strconv.Itoa(c.Limit)
-		}
-		in.report(in.at("limit"), lineAt(f.value, "limit"), value, "is not a number from 1", "it is how many runs may be in hand at once")
+	if in.n.get("limit") == nil {
+		in.report(in.at("limit"), f.line, "", "is missing", "it is how many runs may be in hand at once")
 	}
+	in.integer("limit", &c.Limit)
 	return &c
 }
 
@@ -268,7 +264,7 @@ func (r *reader) calendars(o object) map[string]calendar {
 		days := in.texts(f.name)
 		for i, day := range days {
 			if _, err := schedule.ParseDate(day); err != nil {
-				in.report(fmt.Sprintf("%s[%d]", in.at(f.name), i), f.line, day, err.Error(), "")
+				in.report(fmt.Sprintf("%s[%d]", in.at(f.name), i), lineAt(in.n, fmt.Sprintf("%s[%d]", f.name, i)), day, "is no date", "write it as 2026-12-25")
 			}
 		}
 		all[f.name] = days

@@ -74,7 +74,7 @@ func newReader(name string, o Options) *reader { return &reader{name: name, opti
 // load reads the source into nodes.
 func (r *reader) load(src []byte) *node {
 	if len(src) > MaxBytes {
-		r.add(Problem{Message: fmt.Sprintf("the file has %d bytes, at most %d (2 MiB) are read", len(src), MaxBytes), Hint: "split it into several files"})
+		r.add(Problem{Message: fmt.Sprintf("the file has %d bytes, at most %d (1 MiB) are read", len(src), MaxBytes), Hint: "split it into several files"})
 		return nil
 	}
 	src = bytes.TrimPrefix(src, []byte("\ufeff"))

@@ -213,6 +213,7 @@ func (o object) texts(name string) []string {
 	return o.items(name, f.value)
 }
 
+// items reads the items of a list; none if one of them is refused.
 func (o object) items(name string, n *node) []string {
 	out := make([]string, 0, len(n.items))
 	for i, item := range n.items {
@@ -225,6 +226,9 @@ func (o object) items(name string, n *node) []string {
 			return nil
 		}
 		out = append(out, item.text)
+	}
+	if len(out) < len(n.items) {
+		return nil
 	}
 	return out
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // maxTokens bounds what the parser is given: it needs some hundred bytes for each.
-const maxTokens = 1 << 20
+const maxTokens = 1 << 19
 
 // loadYAML reads YAML.
 func (r *reader) loadYAML(src []byte) (root *node) {
