@@ -129,7 +129,10 @@ func TestClusterOfThree(t *testing.T) {
 		t.Fatal(err)
 	}
 	created, leader := s.CachedInfo().Created, s.CachedInfo().Cluster.Leader
-	p := publisher(t, js.Conn())
+	p, err := natsjs.NewPublisher(js.Conn(), 2*time.Second) // what a dying leader swallowed is asked for again
+	if err != nil {
+		t.Fatal(err)
+	}
 	publish := func(prefix string) {
 		open := batch(200)
 		for _, m := range open {
