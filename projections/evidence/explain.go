@@ -1,0 +1,176 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/domain/schedule"
+	"github.com/daybookhq/daybook/projections"
+)
+
+// Verdict says in one word what happened at an instant.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictRan        Verdict = "ran"         // a run exists; its state says how it went
+	VerdictSkipped    Verdict = "skipped"     // decided against: a policy, or a run in the way
+	VerdictPaused     Verdict = "paused"      // the job was paused
+	VerdictArchived   Verdict = "archived"    // the job was archived
+	VerdictNotCreated Verdict = "not_created" // the job did not exist yet
+	VerdictNotDue     Verdict = "not_due"     // no instant of the schedule then in force
+	VerdictPending    Verdict = "undecided"   // the instant has come or will come; no decision yet
+	VerdictMissing    Verdict = "missing"     // due and without a decision: the history is damaged
+)
+
+// Explanation is why something ran, did not run, or ran late.
+type Explanation struct {
+	Job     string                 `json:"job"`
+	At      time.Time              `json:"at"`
+	Verdict Verdict                `json:"verdict"`
+	Summary string                 `json:"summary"` // one sentence
+	Chain   []string               `json:"chain"`   // the decisions, in order
+	Version int                    `json:"job_version,omitempty"`
+	Run     *projections.RunDetail `json:"run,omitempty"`
+	Before  *time.Time             `json:"previous_instant,omitempty"` // nearest instants of the schedule in force
+	After   *time.Time             `json:"next_instant,omitempty"`
+}
+
+// Index: run_slots_pkey.
+const selectSlotRun = `SELECT run_id FROM run_slots WHERE job_id = $1 AND scheduled_at = $2`
+
+// Explain tells what became of one instant of a job, from the decisions on
+// record. The instant counts to the microsecond.
+func (a *Auditor) Explain(ctx context.Context, job string, at time.Time) (Explanation, error) {
+	x := Explanation{Job: job, At: at.UTC()}
+	t, err := a.timelineOf(ctx, job)
+	if err != nil {
+		return x, err
+	}
+	var run uuid.UUID
+	err = a.store.Pool().QueryRow(ctx, selectSlotRun, t.Job.ID, at).Scan(&run)
+	switch {
+	case err == nil:
+		return a.explainRun(ctx, x, &t, run)
+	case !errors.Is(err, pgx.ErrNoRows):
+		return x, fmt.Errorf("look for the run: %w", err)
+	}
+	p, ok := t.at(x.At)
+	if !ok {
+		x.Verdict = VerdictNotCreated
+		x.Summary = fmt.Sprintf("The job did not exist then: it was created at %s.", clock(t.Created))
+		return x, nil
+	}
+	x.Version = p.Version
+	x.nearest(p.set)
+	switch p.State {
+	case "paused":
+		x.Verdict = VerdictPaused
+		x.Summary = fmt.Sprintf("The job was paused by %s at %s%s, and instants of a pause are not made up for.", p.Actor, clock(p.Since), because(p.Reason))
+		return x, nil
+	case "archived":
+		x.Verdict = VerdictArchived
+		x.Summary = fmt.Sprintf("The job was archived by %s at %s%s.", p.Actor, clock(p.Since), because(p.Reason))
+		return x, nil
+	}
+	if !due(p.set, x.At) {
+		x.Verdict = VerdictNotDue
+		x.Summary = x.notDue(p)
+		return x, nil
+	}
+	if s, ok := t.skip(x.At); ok {
+		x.Verdict = VerdictSkipped
+		x.Summary = skipSentence(s, p.Spec)
+		x.Chain = append(x.Chain, fmt.Sprintf("%s: %d instants from %s to %s skipped (%s)", clock(s.At), s.Count, clock(s.From), clock(s.To), s.Reason))
+		return x, nil
+	}
+	return a.explainUndecided(ctx, x, &t)
+}
+
+func (a *Auditor) explainUndecided(ctx context.Context, x Explanation, t *timeline) (Explanation, error) {
+	now, err := a.store.Now(ctx)
+	if err != nil {
+		return x, err
+	}
+	switch {
+	case !x.At.After(t.Through):
+		x.Verdict = VerdictMissing
+		x.Summary = "The instant was due under the definition in force and has no decision on record, although later ones have: the history is damaged. Run `daybook audit verify`."
+	case x.At.After(now):
+		x.Verdict = VerdictPending
+		x.Summary = fmt.Sprintf("The instant is still to come, in %s.", x.At.Sub(now).Round(time.Second))
+	default:
+		x.Verdict = VerdictPending
+		x.Summary = fmt.Sprintf("The instant passed %s ago and is not decided yet: no engine has looked since %s. Is one running?", now.Sub(x.At).Round(time.Second), clock(t.Through))
+	}
+	return x, nil
+}
+
+// notDue says which instants were due instead.
+func (x *Explanation) notDue(p period) string {
+	if p.set == nil {
+		return "The job had no schedule then: it runs on request only."
+	}
+	s := fmt.Sprintf("It is no instant of the schedule then in force (%s).", p.set.Describe())
+	switch {
+	case x.Before != nil && x.After != nil:
+		s += fmt.Sprintf(" The nearest are %s and %s.", clock(*x.Before), clock(*x.After))
+	case x.After != nil:
+		s += fmt.Sprintf(" The first is %s.", clock(*x.After))
+	case x.Before != nil:
+		s += fmt.Sprintf(" The last is %s.", clock(*x.Before))
+	}
+	return s
+}
+
+func (x *Explanation) nearest(set *schedule.Set) {
+	if set == nil {
+		return
+	}
+	if f, ok := set.Prev(x.At); ok {
+		x.Before = &f.At
+	}
+	if f, ok := set.Next(x.At); ok {
+		x.After = &f.At
+	}
+}
+
+func due(set *schedule.Set, at time.Time) bool {
+	if set == nil {
+		return false
+	}
+	f, ok := set.Next(at.Add(-time.Nanosecond))
+	return ok && f.At.Equal(at)
+}
+
+func skipSentence(s skipped, spec domain.JobSpec) string {
+	switch s.Reason {
+	case domain.SkipMisfire:
+		if spec.Misfire == domain.MisfireSkip {
+			return "It was missed by more than a minute, and the job's misfire policy is skip."
+		}
+		return "It was missed by more than a minute, and with misfire latest only the newest missed instant runs."
+	case domain.SkipCatchupWindow:
+		return fmt.Sprintf("It was missed by more than the job's catch-up window of %s.", spec.CatchupWindow)
+	case domain.SkipMaxCatchup:
+		return fmt.Sprintf("More instants were missed than the job makes up for (max_catchup %d); the newest were kept.", spec.MaxCatchup)
+	case domain.SkipCivilTimeRan:
+		return "The same wall time had already run: new zone rules moved it to this instant."
+	}
+	return "It was skipped: " + s.Reason + "."
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%q)", reason)
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -1,0 +1,324 @@
+package evidence
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/projections"
+)
+
+// Violation is one thing that is not as it must be.
+type Violation struct {
+	Rule   string `json:"rule"`
+	Stream string `json:"stream,omitempty"` // run or job
+	What   string `json:"what"`
+}
+
+// Rules of a verification.
+const (
+	RuleLegalPath  = "legal_path"  // a stream is a path that the lifecycle allows, final events last and alone
+	RuleVersions   = "versions"    // versions count from 1 without a gap
+	RuleLiveRow    = "live_row"    // a run that is not final lies in precisely one table, as its stream says
+	RuleSlot       = "slot"        // an instant of the ledger has its run
+	RulePlaces     = "places"      // places are held by runs that are not final
+	RuleProjection = "projection"  // read models equal the fold of the log
+	RuleTimes      = "event_times" // times do not run backwards within a stream
+)
+
+// Report is what a verification found.
+type Report struct {
+	Streams    int                     `json:"streams"`
+	Events     int                     `json:"events"`
+	Live       int                     `json:"live_runs"`
+	Violations []Violation             `json:"violations"` // the first of them
+	Count      int                     `json:"violation_count"`
+	Projection projections.CheckReport `json:"projection"`
+}
+
+const shownViolations = 1000
+
+func (r *Report) add(rule string, stream uuid.UUID, format string, args ...any) {
+	if r.Count++; len(r.Violations) < shownViolations {
+		v := Violation{Rule: rule, What: fmt.Sprintf(format, args...)}
+		if stream != uuid.Nil {
+			v.Stream = stream.String()
+		}
+		r.Violations = append(r.Violations, v)
+	}
+}
+
+// Progress is told how many events have been folded.
+type Progress func(events int)
+
+// Verify folds every stream and holds the rows beside the log against it. It
+// reads from one snapshot, so that what commits meanwhile is no violation; the
+// projection is compared as far as its follower is.
+func (a *Auditor) Verify(ctx context.Context, progress Progress) (Report, error) {
+	r := Report{Violations: []Violation{}}
+	conn, err := a.store.Pool().Acquire(ctx)
+	if err != nil {
+		return r, fmt.Errorf("connect to database: %w", err)
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	// The snapshot is kept open between statements, longer than a writer may.
+	if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"); err != nil {
+		return r, err
+	}
+	v := &verifier{tx: tx, report: &r, open: map[uuid.UUID]domain.Run{}, progress: progress}
+	for _, step := range []func(context.Context) error{v.runs, v.jobs, v.liveRows, v.slots, v.places} {
+		if err := step(ctx); err != nil {
+			return r, err
+		}
+	}
+	if r.Projection, err = projections.Check(ctx, a.store, projections.RunSummariesName, 0); err != nil {
+		return r, err
+	}
+	for _, d := range r.Projection.Drift {
+		r.add(RuleProjection, uuid.Nil, "%s %s: %s", d.Table, d.Key, d.What)
+	}
+	return r, nil
+}
+
+type verifier struct {
+	tx       pgx.Tx
+	report   *Report
+	open     map[uuid.UUID]domain.Run // runs that are not final, by the log
+	progress Progress
+}
+
+// Index: the primary keys of the partitions, in their order.
+const selectInOrder = `
+SELECT e.stream_id, e.version, e.type, e.schema_version, e.at, e.data
+  FROM events e WHERE e.category = $1 AND (e.stream_id, e.version) > ($2, $3) ORDER BY e.stream_id, e.version LIMIT $4`
+
+const verifyPage = 10_000
+
+// walk reads all events of a category, stream after stream.
+func (v *verifier) walk(ctx context.Context, category domain.Category, see func(eventstore.Recorded)) error {
+	var stream uuid.UUID
+	version := 0
+	for {
+		rows, err := v.tx.Query(ctx, selectInOrder, category, stream, version, verifyPage)
+		if err != nil {
+			return fmt.Errorf("read log: %w", err)
+		}
+		n := 0
+		for rows.Next() {
+			var rec eventstore.Recorded
+			if err := rows.Scan(&rec.StreamID, &rec.Version, &rec.Type, &rec.SchemaVersion, &rec.At, &rec.Data); err != nil {
+				rows.Close()
+				return err
+			}
+			see(rec)
+			stream, version = rec.StreamID, rec.Version
+			n++
+		}
+		if err := rows.Err(); err != nil {
+			return fmt.Errorf("read log: %w", err)
+		}
+		v.report.Events += n
+		if v.progress != nil {
+			v.progress(v.report.Events)
+		}
+		if n < verifyPage {
+			return nil
+		}
+	}
+}
+
+// fold is a stream on its way through a walk.
+type fold[S any] struct {
+	id      uuid.UUID
+	state   S
+	version int
+	at      time.Time
+	broken  bool
+}
+
+func (f *fold[S]) begin(v *verifier, rec eventstore.Recorded, state S) {
+	*f = fold[S]{id: rec.StreamID, state: state}
+	v.report.Streams++
+}
+
+// check holds an event's version and time against the one before it.
+func (f *fold[S]) check(v *verifier, rec eventstore.Recorded) {
+	if rec.Version != f.version+1 {
+		v.report.add(RuleVersions, rec.StreamID, "version %d follows version %d", rec.Version, f.version)
+	}
+	if rec.At.Before(f.at) {
+		v.report.add(RuleTimes, rec.StreamID, "version %d (%s) is dated before version %d (%s)", rec.Version, clock(rec.At), f.version, clock(f.at))
+	}
+	f.version, f.at = rec.Version, rec.At
+}
+
+func (v *verifier) runs(ctx context.Context) error {
+	var f fold[domain.Run]
+	end := func() {
+		if f.id != uuid.Nil && !f.broken && !f.state.State.Terminal() {
+			v.open[f.id] = f.state
+		}
+	}
+	err := v.walk(ctx, domain.CategoryRun, func(rec eventstore.Recorded) {
+		if rec.StreamID != f.id {
+			end()
+			f.begin(v, rec, domain.Run{ID: rec.StreamID})
+		}
+		f.check(v, rec)
+		if f.broken {
+			return
+		}
+		e, err := rec.Event()
+		re, ok := e.(domain.RunEvent)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s is no event of a run", rec.Type)
+		}
+		if err == nil {
+			f.state, err = domain.EvolveRun(f.state, re, rec.At)
+		}
+		if err != nil {
+			f.broken = true
+			v.report.add(RuleLegalPath, rec.StreamID, "version %d: %v", rec.Version, err)
+		}
+	})
+	end()
+	return err
+}
+
+func (v *verifier) jobs(ctx context.Context) error {
+	var f fold[domain.Job]
+	return v.walk(ctx, domain.CategoryJob, func(rec eventstore.Recorded) {
+		if rec.StreamID != f.id {
+			f.begin(v, rec, domain.Job{ID: rec.StreamID})
+		}
+		f.check(v, rec)
+		if f.broken {
+			return
+		}
+		e, err := rec.Event()
+		je, ok := e.(domain.JobEvent)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s is no event of a job", rec.Type)
+		}
+		if err == nil {
+			f.state, err = domain.EvolveJob(f.state, je, rec.At)
+		}
+		if err != nil {
+			f.broken = true
+			v.report.add(RuleLegalPath, rec.StreamID, "version %d: %v", rec.Version, err)
+		}
+	})
+}
+
+// Index: none; the tables hold live runs only.
+const selectLive = `
+SELECT 'due_runs', run_id, version, NULL::uuid, false, true FROM due_runs
+UNION ALL SELECT 'waiting_runs', run_id, version, NULL, false, true FROM waiting_runs
+UNION ALL SELECT 'claims', run_id, version, claim_id, start_token IS NOT NULL, lease_until > now() FROM claims
+UNION ALL SELECT 'parked_runs', run_id, 0, NULL, false, true FROM parked_runs p
+          WHERE NOT EXISTS (SELECT 1 FROM claims c WHERE c.run_id = p.run_id)`
+
+func (v *verifier) liveRows(ctx context.Context) error {
+	rows, err := v.tx.Query(ctx, selectLive)
+	if err != nil {
+		return fmt.Errorf("read live rows: %w", err)
+	}
+	defer rows.Close()
+	seen := map[uuid.UUID]string{}
+	for rows.Next() {
+		var table string
+		var id uuid.UUID
+		var version int
+		var claim *uuid.UUID
+		var started, live bool
+		if err := rows.Scan(&table, &id, &version, &claim, &started, &live); err != nil {
+			return err
+		}
+		v.report.Live++
+		if first, twice := seen[id]; twice {
+			v.report.add(RuleLiveRow, id, "lies in %s and in %s", first, table)
+		}
+		seen[id] = table
+		r, open := v.open[id]
+		switch {
+		case !open:
+			v.report.add(RuleLiveRow, id, "lies in %s, and its stream is final or absent", table)
+		case table == "parked_runs":
+		case r.Version != version:
+			v.report.add(RuleLiveRow, id, "its row in %s is at version %d, its stream at %d", table, version, r.Version)
+		case (table == "claims") != r.InHand():
+			v.report.add(RuleLiveRow, id, "lies in %s, and its stream says %s", table, r.State)
+		case table == "claims" && r.ClaimID != *claim:
+			v.report.add(RuleLiveRow, id, "its row holds claim %s, its stream claim %s", claim, r.ClaimID)
+		case table == "claims" && started != (r.State == domain.Running):
+			v.report.add(RuleLiveRow, id, "its row and its stream differ on whether it has started")
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for id, r := range v.open {
+		if seen[id] == "" {
+			v.report.add(RuleLiveRow, id, "is %s and lies in no table: nobody will go on with it", r.State)
+		}
+	}
+	return nil
+}
+
+// Index: run_slots is read whole; the primary keys of the partitions.
+const selectBareSlots = `
+SELECT s.run_id, s.scheduled_at FROM run_slots s
+ WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.category = 'run' AND e.stream_id = s.run_id AND e.version = 1) LIMIT 1000`
+
+func (v *verifier) slots(ctx context.Context) error {
+	rows, err := v.tx.Query(ctx, selectBareSlots)
+	if err != nil {
+		return fmt.Errorf("read slots: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uuid.UUID
+		var at time.Time
+		if err := rows.Scan(&id, &at); err != nil {
+			return err
+		}
+		v.report.add(RuleSlot, id, "the ledger names it for %s, and the log does not have it", clock(at))
+	}
+	return rows.Err()
+}
+
+// Index: limit_holders is read whole; it holds live runs only.
+const selectHoldersAll = `SELECT run_id, key FROM limit_holders`
+
+func (v *verifier) places(ctx context.Context) error {
+	rows, err := v.tx.Query(ctx, selectHoldersAll)
+	if err != nil {
+		return fmt.Errorf("read places: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uuid.UUID
+		var key string
+		if err := rows.Scan(&id, &key); err != nil {
+			return err
+		}
+		r, open := v.open[id]
+		switch {
+		case !open:
+			v.report.add(RulePlaces, id, "has the place %s although it is final", key)
+		case !domain.UntilTerminal(key) && !r.InHand():
+			v.report.add(RulePlaces, id, "has the place %s although it is not in hand", key)
+		}
+	}
+	return rows.Err()
+}
