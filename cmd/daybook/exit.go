@@ -20,7 +20,7 @@ import (
 func exitCodeOf(err error) int {
 	switch {
 	case isA[*eventstore.RequestError](err), isA[*projections.FilterError](err), isA[*schedule.Error](err),
-		isA[*jobsfile.Errors](err), errors.Is(err, outbox.ErrNothingSelected):
+		isA[*jobsfile.Errors](err), isA[*eventstore.BackfillError](err), errors.Is(err, outbox.ErrNothingSelected):
 		return exitUsage
 	case errors.Is(err, eventstore.ErrNotFound):
 		return exitNotFound

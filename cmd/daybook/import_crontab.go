@@ -121,6 +121,9 @@ func (a *app) readCrontab(name string, o importOptions) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	if name == "-" {
+		s.name = "stdin"
+	}
 	s.owner = "crontab:" + id
 	s.system = o.system || !o.user && isSystemCrontab(id)
 	if s.file, err = crontab.Parse(bytes.NewReader(text), crontab.Options{File: id, Zone: s.zone, System: s.system}); err != nil {
@@ -137,7 +140,7 @@ func (a *app) readSource(name string) (text []byte, id string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		id = "stdin:" + u.Username + "@" + hostname()
+		id = "stdin:" + u.Username + "@" + hostname() // whose crontab it is, so that two people do not share a file
 	} else {
 		if id, err = filepath.Abs(name); err != nil {
 			return nil, "", err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -134,32 +135,38 @@ func write[T any](a *app, f format, l list[T]) error {
 
 func writeTable[T any](a *app, f format, l list[T]) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	columns := l.columns
+	if f != asWide {
+		columns = slices.DeleteFunc(slices.Clone(columns), func(c column[T]) bool { return c.wide })
+	}
+	cells := make([]string, len(columns))
 	row := func(text func(column[T]) string) {
-		var cells []string
-		for _, c := range l.columns {
-			if c.wide && f != asWide {
-				continue
+		for i, c := range columns {
+			limit := maxCell
+			if i == len(columns)-1 {
+				limit = maxLastCell
 			}
-			cell := plain(text(c))
-			if cell == "" {
-				cell = "-"
+			cells[i] = plain(text(c))
+			if f != asWide {
+				cells[i] = short(cells[i], limit)
 			}
-			cells = append(cells, cell)
+			cells[i] = cmp.Or(cells[i], "-")
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	row(func(c column[T]) string { return c.title })
 	for _, it := range l.items {
-		row(func(c column[T]) string {
-			s := c.text(it)
-			if f != asWide {
-				s = short(plain(s), 60)
-			}
-			return s
-		})
+		row(func(c column[T]) string { return c.text(it) })
 	}
 	return w.Flush()
 }
+
+// Characters of a cell, and of the last one in a row, that a table shows; wide
+// shows all.
+const (
+	maxCell     = 60
+	maxLastCell = 120
+)
 
 // sheet writes what is known of one thing, a line each; empty values are left
 // out.

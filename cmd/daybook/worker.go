@@ -66,6 +66,7 @@ It drains when it is told to stop: what runs may finish.`,
 	f.StringVar(&o.creds, "nats-creds", "", "NATS credentials file (NATS_CREDS)")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long runs may go on after the worker was told to stop")
 	f.StringVar(&o.level, "log-level", "info", "debug, info, warn or error")
+	cmd.AddCommand(newWorkerList(a))
 	return cmd
 }
 

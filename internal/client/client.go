@@ -42,6 +42,10 @@ type Jobs interface {
 	// JobHistory gives events of the job, the newest first: those before the
 	// version, or with 0 the last ones.
 	JobHistory(ctx context.Context, name string, before, limit int) ([]Event, error)
+	// Backfill makes runs for past instants that have none, the oldest first, and
+	// looks at no more instants than the limit. The error is a
+	// *eventstore.BackfillError if the range cannot be filled.
+	Backfill(ctx context.Context, b Backfill) (Backfilled, error)
 }
 
 // Runs are the executions.
@@ -144,6 +148,22 @@ type Triggered struct {
 	Job     string    `json:"job"`
 	Key     string    `json:"key,omitempty"` // as it was given
 	Created bool      `json:"created"`       // false: the key had its run already
+}
+
+// Backfill asks for the runs of past instants.
+type Backfill struct {
+	Job      string
+	From, To time.Time // both included
+	Limit    int
+	Reason   string
+}
+
+// Backfilled is what one call did.
+type Backfilled struct {
+	Seen    int       `json:"seen"`    // instants looked at
+	Created int       `json:"created"` // of them without a run, which got one
+	Through time.Time `json:"through"` // every instant up to here is dealt with
+	Done    bool      `json:"done"`
 }
 
 // Cancelled is what became of a cancel.

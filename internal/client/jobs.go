@@ -108,3 +108,15 @@ func (d *Database) JobHistory(ctx context.Context, name string, before, limit in
 	}
 	return events(domain.CategoryJob, found), nil
 }
+
+// Backfill implements [Jobs].
+func (d *Database) Backfill(ctx context.Context, b Backfill) (Backfilled, error) {
+	got, err := d.store.Backfill(ctx, eventstore.BackfillRequest{Job: b.Job, From: b.From, To: b.To, Limit: b.Limit, Reason: b.Reason, Meta: d.meta()})
+	if err != nil {
+		return Backfilled{}, err
+	}
+	if got.Created > 0 {
+		d.wake.queues(got.Queue)
+	}
+	return Backfilled{Seen: got.Seen, Created: got.Created, Through: got.Through.UTC(), Done: got.Done}, nil
+}

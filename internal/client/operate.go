@@ -42,9 +42,9 @@ type Pack struct {
 
 // Packs selects packs. Conditions that are set must all hold.
 type Packs struct {
-	All         bool
-	IDs         []uuid.UUID
-	Since, Till time.Time // created
+	All          bool
+	IDs          []uuid.UUID
+	Since, Until time.Time // made at or after, and before
 }
 
 // OutboxStatus implements [Operations].
@@ -72,7 +72,7 @@ func backlog(b outbox.Backlog) Backlog {
 
 // ReplayOutbox implements [Operations].
 func (d *Database) ReplayOutbox(ctx context.Context, s Packs) (int, error) {
-	return outbox.Replay(ctx, d.store.Pool(), outbox.Selection{All: s.All, IDs: s.IDs, From: s.Since, To: s.Till})
+	return outbox.Replay(ctx, d.store.Pool(), outbox.Selection{All: s.All, IDs: s.IDs, From: s.Since, To: s.Until})
 }
 
 // Queues implements [Operations].

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/internal/client"
+)
+
+func newEvents(a *app) *cobra.Command {
+	return group(&cobra.Command{
+		Use:     "events",
+		Short:   "Read the log",
+		Long:    "Every change of a job and of a run is an event. The log holds them all.",
+		Example: "  daybook events tail --follow",
+	}, newEventsTail(a))
+}
+
+// tail is what `events tail` reads.
+type tail struct {
+	after, stream string
+	types         []string
+	follow        bool
+	limit         int
+}
+
+func newEventsTail(a *app) *cobra.Command {
+	var o tail
+	var out format
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Read events in commit-safe order",
+		Long: `Reads the log from the beginning, from the event after a position, or from its end: no
+event is missed, none comes twice, and the events of a stream come in the order of their
+versions. Positions need not grow from one event to the next.
+
+On a terminal the events are lines for people, otherwise JSON, one event a line. With
+--follow it goes on with what comes, until it is interrupted (exit code 130).`,
+		Example: `  daybook events tail --after 0 --limit 100
+  daybook events tail --type RunFailed --follow
+  daybook events tail --after end --follow -o jsonl`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out == "" {
+				out = asLines
+				if a.terminal() {
+					out = asTable
+				}
+			}
+			from, want, err := o.parse()
+			if err != nil {
+				return err
+			}
+			if o.follow && out == asJSON {
+				return usage("-o json is one document and cannot follow: use -o jsonl")
+			}
+			return a.with(cmd, func(ctx context.Context, c client.Client) error {
+				w := &eventWriter{a: a, out: out}
+				if err := o.read(ctx, c, from, want, w); err != nil {
+					return err
+				}
+				return w.end()
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.after, "after", "0", "position to begin after, or end for what comes from now on")
+	f.StringSliceVar(&o.types, "type", nil, "only events of this type (repeatable), for example RunFailed")
+	f.StringVar(&o.stream, "stream", "", "only events of this run or job, by its id")
+	f.BoolVar(&o.follow, "follow", false, "go on with what comes")
+	f.IntVar(&o.limit, "limit", 0, "end after so many events (default no limit)")
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(eventTypes, cobra.ShellCompDirectiveNoFileComp))
+	outputFlag(cmd, &out, "")
+	return cmd
+}
+
+// eventTypes are the types that this version knows.
+var eventTypes = []string{
+	"JobCreated", "JobUpdated", "JobPaused", "JobResumed", "JobArchived", "FiresSkipped", "ZoneRulesChanged",
+	"RunScheduled", "RunClaimed", "RunStarted", "RunReleased", "RunRetryScheduled", "RunSnoozed", "RunInterrupted",
+	"RunCancelRequested", "RunSucceeded", "RunFailed", "RunCancelled", "RunSkipped",
+}
+
+func (o tail) parse() (from client.Place, want func(client.Event) bool, err error) {
+	if o.after == "end" {
+		from.AtEnd = true
+	} else if from.After, err = strconv.ParseInt(o.after, 10, 64); err != nil || from.After < 0 {
+		return from, nil, usage("--after %q: want a position, as events have it, or end", plain(o.after))
+	}
+	if o.limit < 0 {
+		return from, nil, usage("--limit %d: want 0, which is no limit, or more", o.limit)
+	}
+	var types []string
+	for _, t := range o.types {
+		name, ok := eventType(t)
+		if !ok {
+			return from, nil, usage("--type %q is none of %s", plain(t), strings.Join(eventTypes, ", "))
+		}
+		types = append(types, name)
+	}
+	var stream uuid.UUID
+	if o.stream != "" {
+		if stream, err = uuid.Parse(o.stream); err != nil {
+			return from, nil, usage("--stream %q: want the id of a run or a job", plain(o.stream))
+		}
+	}
+	return from, func(e client.Event) bool {
+		return (len(types) == 0 || slices.Contains(types, e.Type)) && (o.stream == "" || e.StreamID == stream)
+	}, nil
+}
+
+// eventType finds a type as it is stored, or as it is in CloudEvents and
+// subjects: RunFailed, daybook.run.failed.v1, run-failed.
+func eventType(s string) (string, bool) {
+	bare := func(s string) string {
+		s = strings.ToLower(s)
+		s = strings.TrimSuffix(strings.TrimPrefix(s, "daybook."), ".v1")
+		return strings.NewReplacer("-", "", "_", "", ".", "").Replace(s)
+	}
+	for _, t := range eventTypes {
+		if bare(t) == bare(s) {
+			return t, true
+		}
+	}
+	return "", false
+}
+
+const (
+	eventPage   = 500
+	followFirst = 50 * time.Millisecond
+	followMax   = time.Second
+)
+
+// read reads pages until it has enough, or is at the end and does not follow.
+func (o tail) read(ctx context.Context, c client.Log, from client.Place, want func(client.Event) bool, w *eventWriter) error {
+	left, pause := o.limit, followFirst
+	for {
+		page, next, err := c.Events(ctx, from, eventPage)
+		if err != nil {
+			return err
+		}
+		from = next
+		for _, e := range page {
+			if !want(e) {
+				continue
+			}
+			if err := w.write(e); err != nil {
+				return err
+			}
+			if left--; left == 0 {
+				return nil
+			}
+		}
+		switch {
+		case len(page) == eventPage:
+			pause = followFirst
+			continue
+		case !o.follow:
+			return nil
+		case len(page) > 0:
+			pause = followFirst
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+			pause = min(2*pause, followMax)
+		}
+	}
+}
+
+// eventWriter writes events as they come.
+type eventWriter struct {
+	a       *app
+	out     format
+	written int
+}
+
+func (w *eventWriter) write(e client.Event) (err error) {
+	w.written++
+	switch w.out {
+	case asJSON:
+		lead := ",\n"
+		if w.written == 1 {
+			lead = `{"events":[` + "\n"
+		}
+		b, err := encode(e)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w.a.out, "%s%s", lead, b)
+		return err
+	case asLines:
+		return w.a.writeJSON(asLines, e)
+	case asID:
+		_, err = fmt.Fprintf(w.a.out, "%s/%d\n", e.StreamID, e.Version)
+	case asWide:
+		_, err = fmt.Fprintf(w.a.out, "%8d  %s  %-18s  %s/%d  %s  %s\n", e.Position, w.a.clock(e.At), e.Type, e.StreamID, e.Version, plain(e.Actor), plain(w.a.detail(e)))
+	default:
+		_, err = fmt.Fprintf(w.a.out, "%8d  %s  %-18s  %s  %s\n", e.Position, w.a.clock(e.At), e.Type, e.StreamID, short(plain(w.a.detail(e)), maxLastCell))
+	}
+	return err
+}
+
+func (w *eventWriter) end() error {
+	if w.out != asJSON {
+		return nil
+	}
+	text := "\n]}\n"
+	if w.written == 0 {
+		text = `{"events":[]}` + "\n"
+	}
+	_, err := fmt.Fprint(w.a.out, text)
+	return err
+}
