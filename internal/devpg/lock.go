@@ -83,7 +83,7 @@ func stopLeftOver(ctx context.Context, data string, how syscall.Signal) error {
 			return nil
 		case state == unknown: // the server itself will refuse, if it must
 			return nil
-		case state == otherProgram:
+		case state == otherProgram, state == unreaped:
 			return disown(data)
 		case signalled != pid:
 			_ = syscall.Kill(pid, how)
@@ -107,6 +107,7 @@ const (
 	gone         processState = iota
 	ours                      // a postmaster on that data directory
 	otherProgram              // the pid has been given to another program since
+	unreaped                  // it has ended, and nobody has taken note of it yet
 	unknown                   // alive, and not to be looked at
 )
 
@@ -124,8 +125,10 @@ func leftOver(data string) (int, processState) {
 	}
 	args, err := commandLine(pid)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist) && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH):
 		return pid, gone
+	case errors.Is(err, os.ErrNotExist):
+		return pid, unreaped
 	case err != nil:
 		return pid, unknown
 	case strings.HasPrefix(filepath.Base(args[0]), "postgres") && containsPath(args, data):
@@ -135,11 +138,20 @@ func leftOver(data string) (int, processState) {
 }
 
 // disown rewrites the pid in a stale pid file to our own. A server refuses to
-// start while the process named there lives, even if that is a program which
-// got the number after a reboot; its parent's number it knows to be stale.
-// The rest of the file stays, because by it the server finds out whether
-// orphaned backends are still attached to the old shared memory.
+// start while the process named there exists, even if that is a program which
+// got the number after a reboot, or a dead server that its new parent has not
+// reaped: in a container, whose first process may be any program, it never is.
+// Its parent's number the server knows to be stale. The rest of the file stays,
+// because by it the server finds out whether orphaned backends are still attached
+// to the old shared memory.
+//
+// The lock of the socket names the same process and is taken away: in a directory
+// that we supervise nobody else serves.
 func disown(data string) error {
+	lock := filepath.Join(socketDir(filepath.Dir(data)), socketLock)
+	if err := os.Remove(lock); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	name := filepath.Join(data, pidFile)
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -149,7 +161,10 @@ func disown(data string) error {
 	return os.WriteFile(name, []byte(strconv.Itoa(os.Getpid())+"\n"+rest), 0o600)
 }
 
-const pidFile = "postmaster.pid"
+const (
+	pidFile    = "postmaster.pid"
+	socketLock = ".s.PGSQL.5432.lock"
+)
 
 // readPIDFile returns the lines of the server's pid file: pid, data directory,
 // start time, port, socket directory, address, shared memory, status.

@@ -154,40 +154,73 @@ func TestLeftOverServerIsTakenOver(t *testing.T) {
 	query(t, s, "SELECT 'alive'")
 }
 
-// After a reboot the number in the pid file may be any program's.
+// A server that was killed leaves its number in two files. After a reboot it may
+// be any program's.
 func TestStalePIDOfAnotherProgram(t *testing.T) {
 	t.Parallel()
+	startOver(t, func(t *testing.T, id identity) int {
+		other := exec.Command("sleep", "600")
+		other.SysProcAttr = id.attr() // the server refuses only for a process of its own account
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if processGone(other.Process.Pid) {
+				t.Error("the other program was killed")
+			}
+			_ = other.Process.Kill()
+			_ = other.Wait()
+		})
+		return other.Process.Pid
+	})
+}
+
+// Where nobody reaps orphans, the number goes on to exist.
+func TestServerIsDeadAndNotReaped(t *testing.T) {
+	t.Parallel()
+	startOver(t, func(t *testing.T, id identity) int {
+		dead := exec.Command("sleep", "600")
+		dead.SysProcAttr = id.attr()
+		if err := dead.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := dead.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = dead.Wait() })
+		await(t, "it is dead", func() bool { return processGone(dead.Process.Pid) })
+		return dead.Process.Pid
+	})
+}
+
+// startOver starts a server over the files of one that was killed, which name
+// the process that holder makes.
+func startOver(t *testing.T, holder func(*testing.T, identity) int) {
 	dir := seeded(t)
 	s := start(t, Options{Dir: dir})
-	pids, err := os.ReadFile(filepath.Join(s.data(), pidFile))
-	if err != nil {
-		t.Fatal(err)
+	files := map[string][]byte{filepath.Join(s.data(), pidFile): nil, filepath.Join(s.socketDir(), socketLock): nil}
+	for name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = b
 	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other := exec.Command("sleep", "600")
-	other.SysProcAttr = s.id.attr() // the server refuses only for a process of its own account
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = other.Process.Kill()
-		_ = other.Wait()
-	}()
-	_, rest, _ := strings.Cut(string(pids), "\n")
-	stale := filepath.Join(s.data(), pidFile)
-	if err := os.WriteFile(stale, []byte(itoa(other.Process.Pid)+"\n"+rest), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	pid := holder(t, s.id)
 	uid, gid := s.id.owner()
-	if err := os.Chown(stale, uid, gid); err != nil {
-		t.Fatal(err)
+	for name, b := range files {
+		_, rest, _ := strings.Cut(string(b), "\n")
+		if err := os.WriteFile(name, []byte(itoa(pid)+"\n"+rest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(name, uid, gid); err != nil {
+			t.Fatal(err)
+		}
 	}
 	start(t, Options{Dir: dir})
-	if processGone(other.Process.Pid) {
-		t.Error("the other program was killed")
-	}
 }
 
 func TestSecondSupervisorIsRefused(t *testing.T) {
