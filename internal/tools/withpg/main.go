@@ -91,7 +91,7 @@ func stop(server *devpg.Server) {
 }
 
 func command(args, env []string, signals <-chan os.Signal) int {
-	c := exec.Command(args[0], args[1:]...)
+	c := exec.Command(args[0], args[1:]...) //nolint:noctx // it gets the signals instead
 	c.Env = env
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	bindToParent(c)
