@@ -91,6 +91,7 @@ func (s JobSpec) Validate() []FieldError {
 			v.add("concurrency.key", c.Key, "is no name of an argument", fmt.Sprintf("use up to %d bytes of text", MaxNameLength))
 		}
 	}
+	v.policies(s)
 	v.between("priority", s.Priority, 0, Priorities-1, "0 is first, 9 is last")
 	v.tags(s.Tags)
 	if s.Source != storable(s.Source, math.MaxInt) {
