@@ -101,7 +101,10 @@ func TestConsecutiveFailuresCountByInstant(t *testing.T) {
 		} else {
 			w.execute(t, fail(r, false, "no"))
 		}
-		time.Sleep(2 * time.Millisecond) // the instants' order is kept to the millisecond
+		await(t, "the next millisecond, which is as finely as run ids order instants", func() bool {
+			now, err := w.Now(t.Context())
+			return err == nil && now.UnixMilli() > r.ScheduledAt.UnixMilli()
+		})
 	}
 	for i, step := range []struct {
 		ok   bool

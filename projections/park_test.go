@@ -154,6 +154,29 @@ func TestParkedStreamThatIsNoLongerKeptIsLetGo(t *testing.T) {
 	}
 }
 
+func TestPoisonHoldsBackItsStreamAndIsReportedOnce(t *testing.T) {
+	good, bad := uuid.New(), uuid.New()
+	scheduled := func(id uuid.UUID) eventstore.Recorded {
+		return eventstore.Recorded{Category: domain.CategoryRun, StreamID: id, Version: 1, Type: "RunScheduled", SchemaVersion: 1, Data: []byte(`{"job": "a"}`)}
+	}
+	strange := func(id uuid.UUID, version int) eventstore.Recorded {
+		return eventstore.Recorded{Category: domain.CategoryRun, StreamID: id, Version: version, Type: "RunTeleported", SchemaVersion: 1}
+	}
+	f := fold{rows: map[uuid.UUID]*foldedRun{}}
+	for _, rec := range []eventstore.Recorded{scheduled(bad), strange(bad, 2), strange(bad, 3), scheduled(good)} {
+		f.add(rec)
+	}
+	if len(f.poison) != 1 || f.poison[0].Event.Version != 2 {
+		t.Errorf("poison: %+v", f.poison)
+	}
+	if r := f.rows[bad]; r.Version != 1 || !r.dirty {
+		t.Errorf("the stream's row: %+v", r)
+	}
+	if r := f.rows[good]; r.Version != 1 || !r.dirty || r.Job != "a" {
+		t.Errorf("the other stream's row: %+v", r)
+	}
+}
+
 func TestErrorsOfTheDatabaseAreNotBlamedOnRows(t *testing.T) {
 	if blamesRow(context.DeadlineExceeded) || blamesRow(nil) {
 		t.Error("an error without SQLSTATE blames a row")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
@@ -149,6 +150,7 @@ func TestTablesAreTheFoldOfTheLog(t *testing.T) {
 			if report.Streams < 50 || report.Parked > 0 {
 				t.Errorf("a dull history: %+v", report)
 			}
+			w.agreesWithDomain(t)
 			followed := w.dump(t)
 			if err := Rebuild(t.Context(), w.Store, RunSummariesName, nil, nil); err != nil {
 				t.Fatal(err)
@@ -182,6 +184,44 @@ func (w *world) followBadly(t *testing.T, writing context.Context, random *rand.
 			if _, err := w.admin.Exec(t.Context(), "UPDATE checkpoints SET lease_until = now() WHERE name = $1", RunSummariesName); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// agreesWithDomain compares the rows with the domain's own fold, which knows
+// nothing of rows.
+func (w *world) agreesWithDomain(t *testing.T) {
+	t.Helper()
+	rows, err := w.admin.Query(t.Context(), "SELECT "+summaryColumns+" FROM run_summaries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, scanSummary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		recs, err := w.ReadStream(t.Context(), domain.CategoryRun, s.RunID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var events []domain.Dated[domain.RunEvent]
+		for _, rec := range recs {
+			e, err := runEvent(rec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events = append(events, domain.Dated[domain.RunEvent]{Event: e, At: rec.At})
+		}
+		r, err := domain.FoldRun(s.RunID, events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.State != r.State || s.Version != r.Version || s.Attempt != r.Attempt || s.Dispatches != r.Dispatches || s.Claims != r.Claims ||
+			s.CancelRequested != r.CancelRequested || (s.ClaimID != nil) != r.InHand() || r.InHand() && *s.ClaimID != r.ClaimID ||
+			!s.ChangedAt.Equal(stored(r.ChangedAt)) || r.State == domain.Pending && !s.ReadyAt.Equal(stored(r.ReadyAt)) ||
+			r.State == domain.Running && (s.Worker != r.Worker || !s.StartedAt.Equal(stored(r.StartedAt))) {
+			t.Errorf("row %+v, domain %+v", s, r)
 		}
 	}
 }

@@ -32,7 +32,8 @@ func (e *UnknownProjectionError) Error() string {
 // Rebuild makes the projection's tables anew from the log, beside the old ones,
 // and puts them in their place. Followers and readers go on all the while; they
 // wait only for the exchange itself, which gives up and comes again rather than
-// keep them waiting behind a long query. Progress is called after every page and
+// keep them waiting behind a long query. A rebuild that is broken off leaves its
+// tables, named …_next, until the next one begins. Progress is called after every page and
 // may be nil.
 func Rebuild(ctx context.Context, store *eventstore.Store, name string, log *slog.Logger, progress func(Progress)) error {
 	if name != RunSummariesName {

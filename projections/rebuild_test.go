@@ -82,6 +82,26 @@ func TestRebuildRepairsDriftAndKeepsTheTablesShape(t *testing.T) {
 	if n := w.count(t, "SELECT count(*) FROM checkpoints"); n != 1 {
 		t.Errorf("%d checkpoints", n)
 	}
+	if !strings.Contains(w.log.String(), "followed elsewhere") {
+		t.Error("the follower went on at its old place")
+	}
+}
+
+func TestFollowerBeginsWhereTheRebuildEnded(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, spec("report"))
+	w.finish(t, "report", 20)
+	if err := Rebuild(t.Context(), w.Store, RunSummariesName, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	f := w.follower(Config{})
+	settle(t, f)
+	if n := f.members[0].count; n != 0 {
+		t.Errorf("read %d events again", n)
+	}
+	if lag, err := f.Lag(t.Context()); err != nil || lag[0].Events != 0 || lag[0].Behind != 0 {
+		t.Errorf("lag %+v, %v", lag, err)
+	}
 }
 
 // Nobody may meet a missing table, an empty list, or a run that goes back.
