@@ -47,6 +47,9 @@ func newBatcher[R any](ctx context.Context, g *group, c *caller, op, prefix stri
 
 // do sends one encoded item and waits for its result, or until ctx ends.
 func (b *batcher[R]) do(ctx context.Context, item []byte) answer[R] {
+	if ctx.Err() != nil {
+		return answer[R]{err: context.Cause(ctx)}
+	}
 	e := &entry[R]{item: item, done: make(chan answer[R], 1)}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, e)

@@ -129,6 +129,34 @@ func TestAbandonedItemsAreNotSent(t *testing.T) {
 	})
 }
 
+func TestTooLargeBatchesAreSplit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &echo{gate: make(chan struct{})}
+		e.reply = func(_ string, request []byte) ([]byte, error) {
+			var req struct{ Items []json.RawMessage }
+			_ = json.Unmarshal(request, &req)
+			if len(req.Items) > 3 {
+				return []byte(`{"error":{"code":"too_large","message":"the reply does not fit"}}`), nil
+			}
+			return json.Marshal(protocol.Reply[json.RawMessage]{Results: req.Items})
+		}
+		b, g := newEcho(t.Context(), e)
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				item := fmt.Sprint(i)
+				if a := b.do(t.Context(), []byte(item)); a.err != nil || string(a.result) != item {
+					t.Errorf("item %d: %s %v", i, a.result, a.err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(e.gate)
+		wg.Wait()
+		g.close()
+	})
+}
+
 func TestWrongNumberOfResultsIsAnError(t *testing.T) {
 	e := &echo{reply: func(string, []byte) ([]byte, error) { return []byte(`{"results":[1,2]}`), nil }}
 	b, g := newEcho(t.Context(), e)

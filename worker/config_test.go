@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookhq/daybook/internal/natstest"
 	"github.com/daybookhq/daybook/worker"
 )
 
 func nothing(context.Context, worker.Run[struct{}]) error { return nil }
 
 func TestConfigMistakesAreNamed(t *testing.T) {
-	ok := worker.Config{URL: "http://127.0.0.1:1"}
+	ok := worker.Config{URL: "http://127.0.0.1:1", Logger: natstest.Quiet()}
 	for want, change := range map[string]func(*worker.Config){
 		"Config.NATSURL":      func(c *worker.Config) { c.URL = "" },
 		"Config.URL":          func(c *worker.Config) { c.URL = "127.0.0.1:7788" },
@@ -36,7 +37,7 @@ func TestConfigMistakesAreNamed(t *testing.T) {
 }
 
 func TestRunOnce(t *testing.T) {
-	w := worker.New(worker.Config{URL: "http://127.0.0.1:1"})
+	w := worker.New(worker.Config{URL: "http://127.0.0.1:1", Logger: natstest.Quiet()})
 	worker.Handle(w, "k", nothing)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -68,7 +69,7 @@ func TestRegistrationMistakesPanic(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			f(worker.New(worker.Config{URL: "http://127.0.0.1:1"}))
+			f(worker.New(worker.Config{URL: "http://127.0.0.1:1", Logger: natstest.Quiet()}))
 		})
 	}
 }

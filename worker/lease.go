@@ -88,6 +88,13 @@ func (l *lease) extend(sent time.Time, remaining time.Duration) {
 	l.due = sent.Add(remaining / 3)
 }
 
+// alive is false from the deadline on, also when this process was stopped over it and the timer has yet to fire.
+func (l *lease) alive() bool {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	return l.ctx.Err() == nil && time.Now().Before(l.deadline)
+}
+
 func (l *lease) expire() {
 	k := l.keeper
 	k.mu.Lock()

@@ -366,3 +366,20 @@ func TestHandlerThatWillNotStopIsReported(t *testing.T) {
 		t.Errorf("something was sent after Run had returned: %q", e.noted())
 	}
 }
+
+func TestRunWhoseLeaseIsOverIsNotExecuted(t *testing.T) {
+	e := newEngine(t).serveNATS()
+	e.lease = -time.Millisecond // the answer was that long under way
+	w := e.worker(nil)
+	worker.Handle(w, kind, func(context.Context, worker.Run[struct{}]) error { e.note("handler"); return nil })
+	stop := e.start(w)
+	e.run("a", `{}`)
+	e.awaitNote("start")
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	e.sync()
+	if n := e.count("handler") + e.count("complete") + e.count("msg +ACK"); n != 0 {
+		t.Errorf("%q", e.noted())
+	}
+}

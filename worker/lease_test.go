@@ -223,3 +223,24 @@ func TestProgressBringsTheHeartbeatForward(t *testing.T) {
 		}
 	})
 }
+
+// An engine may grant less than before, near the end of the job's timeout for instance.
+func TestShorterRenewalEndsSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &scripted{}
+		tr.answer = func(n int, _ protocol.HeartbeatItem) (protocol.HeartbeatResult, error) {
+			if n > 1 {
+				return protocol.HeartbeatResult{}, errors.New("no reply")
+			}
+			return renewed(5 * time.Second), nil
+		}
+		k := keep(t, &caller{http: tr})
+		begin := time.Now()
+		l := k.hold(newClaim(), begin, time.Minute)
+		<-l.ctx.Done()
+		if got := time.Since(begin); got != 25*time.Second {
+			t.Errorf("lease ended after %v, want 20 s + 5 s", got)
+		}
+		l.end()
+	})
+}

@@ -21,6 +21,7 @@ func (s *session) presence(ctx context.Context) {
 	defer ticker.Stop()
 	pulling := s.pulling.Done()
 	failing := false
+	var retry backoff
 	for {
 		err := s.sayPresence(ctx, lanes)
 		switch {
@@ -34,9 +35,17 @@ func (s *session) presence(ctx context.Context) {
 			s.log.Info("engine reached again")
 		}
 		failing = err != nil
+		// An engine gives no work to a worker it has not heard of.
+		var again <-chan time.Time
+		if failing {
+			again = time.After(retry.next())
+		} else {
+			retry.reset()
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-again:
 		case <-pulling:
 			pulling, lanes = nil, []protocol.Lane{}
 		case <-ticker.C:

@@ -36,7 +36,9 @@ type session struct {
 	rpc      context.Context
 	stopRPC  context.CancelFunc
 	stopping atomic.Bool // handlers are being stopped
-	group    group       // everything that lives as long as rpc
+
+	complained atomic.Int64 // when unanswered requests were last logged, Unix ns
+	group      group        // everything that lives as long as rpc
 
 	slots  *slots
 	keeper *keeper

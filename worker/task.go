@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/daybookhq/daybook/worker/protocol"
 )
+
+const complainEvery = 10 * time.Second
 
 // task is one run in hand, from its hint to its recorded outcome.
 type task struct {
@@ -31,12 +34,18 @@ func (s *session) work(t *task) {
 		return
 	}
 	r := a.result
+	if !time.Now().Before(a.sent.Add(r.LeaseRemaining.Std())) {
+		s.log.Warn("the lease was over before the run began here", "run", t.claim.RunID)
+		s.settle(t, false)
+		s.slots.done()
+		return
+	}
 	l := s.keeper.hold(t.claim, a.sent, r.LeaseRemaining.Std())
 	ctx, stop := context.WithCancelCause(l.ctx)
 	run := newRawRun(r, l)
 	cancel := func() {}
-	if r.Deadline > 0 {
-		run.Deadline = a.sent.Add(r.Deadline.Std())
+	if left := cmp.Or(r.Deadline, r.Timeout); left != 0 {
+		run.Deadline = a.sent.Add(left.Std())
 		ctx, cancel = context.WithDeadlineCause(ctx, run.Deadline, ErrTimeout)
 	}
 	l.onStop(stop)
@@ -99,7 +108,7 @@ func (s *session) start(t *task) (a answer[protocol.StartResult], ok bool) {
 			s.settle(t, false)
 			return a, false
 		}
-		s.log.Warn("start not answered; repeating it", "run", t.claim.RunID, "error", a.err)
+		s.unanswered(protocol.OpStart, a.err)
 		retry.sleep(s.pulling)
 		if s.draining() {
 			// It may have been recorded all the same.
@@ -113,7 +122,7 @@ func (s *session) start(t *task) (a answer[protocol.StartResult], ok bool) {
 func (s *session) report(t *task, l *lease, o outcome) {
 	l.report()
 	answered := false
-	if l.ctx.Err() == nil {
+	if l.alive() {
 		answered = s.send(l.ctx, t, o)
 	}
 	if refused := l.end(); !answered {
@@ -153,7 +162,7 @@ func (s *session) send(ctx context.Context, t *task, o outcome) bool {
 		case ctx.Err() != nil:
 			return false
 		default:
-			s.log.Warn("outcome not answered; repeating it", "run", t.claim.RunID, "op", o.op, "error", err)
+			s.unanswered(o.op, err)
 		}
 		retry.sleep(ctx)
 		if ctx.Err() != nil {
@@ -191,6 +200,14 @@ func (s *session) refused(t *task, op string, code protocol.RefusalCode) {
 		level = s.log.Warn // the database was restored to before this claim
 	}
 	level("refused", "op", op, "run", t.claim.RunID, "code", code)
+}
+
+// unanswered says now and then that requests are being repeated; every run in hand may be repeating one.
+func (s *session) unanswered(op string, err error) {
+	now := time.Now().UnixNano()
+	if last := s.complained.Load(); now-last > int64(complainEvery) && s.complained.CompareAndSwap(last, now) {
+		s.log.Warn("no answer; repeating the request", "op", op, "error", err)
+	}
 }
 
 func (s *session) unauthorized(op string, err error) {
