@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	fileFields  = []string{"jobs"}
+	fileFields  = []string{"jobs", "calendars"}
 	retryFields = []string{"max_attempts", "initial", "max", "multiplier"}
 	limitFields = []string{"key", "limit"}
 	jobFields   = []string{
@@ -36,11 +36,7 @@ func (r *reader) file(root *node) []Job {
 		r.add(Problem{Line: root.line, Message: "the file is a single job", Hint: "put it into a list under jobs:"})
 		return nil
 	}
-	known := fileFields
-	if _, no := unsupportedInFile["calendars"]; !no {
-		known = append(slices.Clone(known), "calendars")
-	}
-	o, ok := r.newObject("", root, map[string]bool{}, "a jobs file", known, unsupportedInFile)
+	o, ok := r.newObject("", root, map[string]bool{}, "a jobs file", fileFields, unsupportedInFile)
 	if !ok {
 		return nil
 	}
@@ -248,7 +244,7 @@ type calendar []string
 // calendars reads those of the file, by name.
 func (r *reader) calendars(o object) map[string]calendar {
 	f, ok := o.find("calendars")
-	if !ok || unsupportedInFile["calendars"].message != "" {
+	if !ok {
 		return nil
 	}
 	in, ok := r.newObject("calendars", f.value, o.bad, "lists of dates by name", nil, nil)
@@ -274,9 +270,6 @@ func (r *reader) calendars(o object) map[string]calendar {
 
 // exclude reads names of calendars and single dates.
 func (o object) exclude(s *domain.JobSpec, calendars map[string]calendar) {
-	if unsupported["exclude"].message != "" {
-		return
-	}
 	for i, entry := range o.texts("exclude") {
 		path := fmt.Sprintf("%s[%d]", o.at("exclude"), i)
 		days, known := calendars[entry]

@@ -39,9 +39,7 @@ func (r *reader) newObject(path string, n *node, bad map[string]bool, what strin
 		}
 		seen[f.name] = f.line
 		if no, ok := features[f.name]; ok {
-			if no.unless == nil || !no.unless(f.value) {
-				o.report(at, f.line, "", no.message, no.hint)
-			}
+			o.report(at, f.line, "", no.message, no.hint)
 			continue
 		}
 		if known == nil {

@@ -1,7 +1,6 @@
 package jobsfile
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -9,21 +8,7 @@ import (
 	"github.com/daybookhq/daybook/domain"
 )
 
-// supporting takes features out of the tables, as a version does that has them.
-func supporting(t *testing.T, names ...string) {
-	t.Helper()
-	inJob, inFile := maps.Clone(unsupported), maps.Clone(unsupportedInFile)
-	t.Cleanup(func() { unsupported, unsupportedInFile = inJob, inFile })
-	unsupported, unsupportedInFile = maps.Clone(inJob), maps.Clone(inFile)
-	for _, name := range names {
-		delete(unsupported, name)
-		delete(unsupportedInFile, name)
-	}
-}
-
-// TestFeaturesThatArrive: the fields are read as soon as the tables let them.
-func TestFeaturesThatArrive(t *testing.T) {
-	supporting(t, "concurrency", "exclude", "calendars", "jitter")
+func TestLimitsCalendarsAndJitter(t *testing.T) {
 	f, err := Parse("f", []byte(`calendars:
   us-holidays: [2026-12-25, 2027-01-01]
   maintenance: [2026-12-25, 2026-12-24]
