@@ -23,9 +23,14 @@ func importProblems(t *testing.T, dir string) (problems []string) {
 	report := func(f sourceFile, format string, args ...any) {
 		problems = append(problems, f.name+": "+fmt.Sprintf(format, args...))
 	}
+	strangers := map[string]bool{}
 	for _, f := range sources(t, dir) {
 		allowed, ok := policyFor(f.dir)
+		if strangers[f.dir] {
+			continue // said once
+		}
 		if !ok {
+			strangers[f.dir] = true
 			report(f, "the package %s has no import policy: decide its place and add it to the table", f.dir)
 			continue
 		}

@@ -9,6 +9,7 @@ const (
 	watermill = "github.com/ThreeDotsLabs/watermill/..."
 	wmSQL     = "github.com/ThreeDotsLabs/watermill-sql/v4/..."
 	goose     = "github.com/pressly/goose/v3/..."
+	huma      = "github.com/danielgtaylor/huma/v2/..."
 	prom      = "github.com/prometheus/..."
 	yaml      = "github.com/goccy/go-yaml/..."
 	leak      = "go.uber.org/goleak"
@@ -28,33 +29,43 @@ var policy = map[string][]string{
 	"domain/schedule": {},
 
 	// Storage knows PostgreSQL, and nothing of NATS or HTTP.
-	"migrations":  {pgx, goose},
-	"eventstore":  {"domain/...", uuid, pgx, xsync},
-	"outbox":      {"domain/...", "eventstore", "worker/protocol", uuid, pgx, watermill, wmSQL, xsync}, // a dispatch is stored as it is sent
-	"projections": {"domain/...", "eventstore", uuid, pgx, xsync},
+	"migrations":           {pgx, goose},
+	"eventstore":           {"domain/...", uuid, pgx, xsync},
+	"outbox":               {"domain/...", "eventstore", "worker/protocol", uuid, pgx, watermill, wmSQL, xsync}, // a dispatch is stored as it is sent
+	"projections":          {"domain/...", "eventstore", uuid, pgx, xsync},
+	"projections/evidence": {"domain/...", "eventstore", "projections", uuid, pgx},
 
 	// What user programs import brings the NATS client and nothing else.
 	"worker":          {"worker/protocol", uuid, nats},
 	"worker/protocol": {uuid},
+	"examples/...":    {"worker", "worker/protocol", uuid},
 
 	// One adapter speaks JetStream. The engine answers requests over core NATS,
 	// and as it assembles the parts it hands the adapter its connection.
 	"internal/natsjs": {"domain/...", "worker/protocol", "outbox", uuid, nats, natsd, watermill, xsync, xsys},
 	"internal/engine": {
-		"domain/...", "eventstore", "outbox", "projections", "migrations", "worker/protocol", "internal/natsjs",
+		"domain/...", "eventstore", "outbox", "projections/...", "migrations", "worker/protocol", "internal/natsjs",
 		uuid, pgx, nats, watermill, prom, xsync,
 	},
-	"internal/httpapi": {
-		"domain/...", "eventstore", "outbox", "projections", "worker/protocol", "internal/engine", "internal/jobsfile",
-		uuid, pgx, prom, xsync,
+
+	// What people and programs ask for. Only the HTTP API knows the API framework.
+	"internal/client": {
+		"domain/...", "eventstore", "outbox", "projections/...", "worker/protocol", "internal/natsjs",
+		uuid, pgx, nats,
 	},
-	"internal/webui":     {"domain/...", "projections", "internal/httpapi", uuid},
-	"internal/telemetry": {"domain/...", "eventstore", "outbox", "projections", "internal/engine", prom},
-	"internal/executor":  {"worker", "worker/protocol", xsys},
-	"internal/builtin":   {"domain/...", "worker", "worker/protocol", "internal/executor"},
-	"internal/crontab":   {"domain/...", "internal/executor", "internal/jobsfile"},
-	"internal/jobsfile":  {"domain/...", "internal/executor", uuid, yaml},
+	"internal/httpapi": {
+		"domain/...", "eventstore", "outbox", "projections/...", "worker/protocol", "internal/client", "internal/engine", "internal/jobsfile",
+		uuid, pgx, huma, prom, xsync,
+	},
+	"internal/webui":     {"domain/...", "projections/...", "internal/client", "internal/httpapi", uuid},
+	"internal/telemetry": {"domain/...", "eventstore", "outbox", "projections/...", "internal/engine", prom},
 	"internal/config":    {"domain/..."},
+
+	// What jobs are made from and how they run on this machine.
+	"internal/jobsfile": {"domain/...", "internal/executor", uuid, yaml},
+	"internal/crontab":  {"domain/...", "internal/executor", "internal/jobsfile"},
+	"internal/executor": {"worker", "worker/protocol", xsys},
+	"internal/builtin":  {"domain/...", "worker", "worker/protocol", "internal/executor"},
 
 	"internal/devpg":     {xsys},
 	"internal/pgtest":    {"internal/devpg", "migrations", pgx, leak},
@@ -62,7 +73,6 @@ var policy = map[string][]string{
 	"internal/archtest":  {},
 	"internal/tools/...": {"internal/devpg", "migrations"},
 	"cmd/...":            {"..."},
-	"examples/...":       {"worker", "worker/protocol", uuid},
 }
 
 // testSupport may use package testing outside of tests, and only tests may
