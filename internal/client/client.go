@@ -20,6 +20,7 @@ type Client interface {
 	Runs
 	Log
 	Operations
+	Evidence
 
 	// Close gives the connections back.
 	Close()

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/internal/client"
+	"github.com/daybookhq/daybook/projections"
+)
+
+func newExplain(a *app) *cobra.Command {
+	var f format
+	var at string
+	cmd := &cobra.Command{
+		Use:   "explain JOB --at T",
+		Short: "Tell why something ran, did not run, or ran late",
+		Long: `Tells what became of one instant of a job, from the decisions on record: as which run it
+ran, or which run, pause, policy or outage was in the way. If the instant was none of the
+schedule then in force, the nearest ones are named.
+
+  daybook explain nightly-report --at '2026-11-29 03:00'`,
+		Args: takes("JOB"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if at == "" {
+				return usage("--at is needed: the instant to explain, such as 2026-11-29T03:00:00Z")
+			}
+			t, err := a.parseWhen("at", at, time.Now(), -1)
+			if err != nil {
+				return err
+			}
+			return a.with(cmd, func(ctx context.Context, c client.Client) error {
+				x, err := c.Explain(ctx, args[0], t)
+				if err != nil {
+					return noSuchJob(ctx, c, args[0], err)
+				}
+				if !f.people() {
+					return a.writeJSON(f, x)
+				}
+				fmt.Fprintln(a.out, plain(x.Summary))
+				for _, step := range x.Chain {
+					fmt.Fprintln(a.out, "  "+plain(step))
+				}
+				return nil
+			})
+		},
+	}
+	outputFlag(cmd, &f, asTable)
+	cmd.Flags().StringVar(&at, "at", "", "the instant: RFC 3339, or a date and time of this machine's zone")
+	return cmd
+}
+
+func newAudit(a *app) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "audit",
+		Short: "Prove the history",
+		Long: `Holds the history against the rules: every stream a legal path, every instant with its
+decision, every read model equal to the fold of the log. What is wrong is named, and the
+exit status is not 0.`,
+	}, newAuditVerify(a), newAuditCoverage(a), newAuditExport(a))
+}
+
+func newAuditVerify(a *app) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Fold the whole log and hold everything else against it",
+		Long: `Reads every event from one snapshot. Engines go on meanwhile.
+
+  daybook audit verify -o json`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c client.Client) error {
+				p := a.progress()
+				r, err := c.Verify(ctx, func(events int) { p.say("%d events", events) })
+				p.done()
+				if err != nil {
+					return err
+				}
+				if !f.people() {
+					err = a.writeJSON(f, r)
+				} else {
+					for _, v := range r.Violations {
+						fmt.Fprintf(a.out, "%s\t%s\t%s\n", v.Rule, v.Stream, plain(v.What))
+					}
+					fmt.Fprintf(a.err, "%s in %s, %s; %s\n", count(r.Events, "event"), count(r.Streams, "stream"), count(r.Live, "live run"), count(r.Count, "violation"))
+				}
+				if err == nil && r.Count > 0 {
+					return &exitError{code: exitFailed, err: errors.New("the history is not sound"), silent: !f.people()}
+				}
+				return err
+			})
+		},
+	}
+	outputFlag(cmd, &f, asTable)
+	return cmd
+}
+
+func newAuditCoverage(a *app) *cobra.Command {
+	var f format
+	var job, from, to string
+	cmd := &cobra.Command{
+		Use:   "coverage --job NAME --from T --to T",
+		Short: "Prove that a schedule was carried out, instant by instant",
+		Long: `Computes the instants that the job's definitions implied, version by version as they were
+recorded, and looks for the decision of each: its run, or a recorded skip. The exit
+status is 1 if one is missing.
+
+  daybook audit coverage --job nightly-report --from 30d --to now`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if job == "" || from == "" || to == "" {
+				return usage("--job, --from and --to are needed")
+			}
+			now := time.Now()
+			begin, err := a.parseWhen("from", from, now, -1)
+			if err != nil {
+				return err
+			}
+			end, err := a.parseWhen("to", to, now, -1)
+			if err != nil {
+				return err
+			}
+			if end.Before(begin) {
+				return usage("--to %s is before --from %s", to, from)
+			}
+			return a.with(cmd, func(ctx context.Context, c client.Client) error {
+				r, err := c.Coverage(ctx, job, begin, end)
+				if err != nil {
+					return noSuchJob(ctx, c, job, err)
+				}
+				if !f.people() {
+					err = a.writeJSON(f, r)
+				} else {
+					fmt.Fprintf(a.out, "expected %d = ran %d + explained %d + missing %d\n", r.Expected, r.Ran, r.Explained, r.Missing)
+					for _, at := range r.MissingInstants {
+						fmt.Fprintf(a.out, "missing %s\n", at.Format(time.RFC3339))
+					}
+					for _, at := range r.UnexpectedInstants {
+						fmt.Fprintf(a.out, "unexpected %s\n", at.Format(time.RFC3339))
+					}
+					if r.Undecided > 0 {
+						fmt.Fprintf(a.err, "%s still to be decided\n", count(r.Undecided, "instant"))
+					}
+				}
+				if err == nil && !r.Proven() {
+					return &exitError{code: exitFailed, err: errors.New("not every instant is accounted for"), silent: !f.people()}
+				}
+				return err
+			})
+		},
+	}
+	outputFlag(cmd, &f, asTable)
+	cmd.Flags().StringVar(&job, "job", "", "name of the job")
+	cmd.Flags().StringVar(&from, "from", "", "first instant, or a span such as 30d ago")
+	cmd.Flags().StringVar(&to, "to", "", "last instant, or now")
+	return cmd
+}
+
+func newAuditExport(a *app) *cobra.Command {
+	var e client.Export
+	var from, to, file string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write the log as lines of JSON",
+		Long: `Writes events in commit-safe order, one JSON object a line. At the end it prints, on
+standard error, the place to go on from with --after.
+
+  daybook audit export --job nightly-report --file history.jsonl`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			now := time.Now()
+			for _, limit := range []struct {
+				flag, text string
+				to         *time.Time
+			}{{"from", from, &e.From}, {"to", to, &e.To}} {
+				if limit.text == "" {
+					continue
+				}
+				if *limit.to, err = a.parseWhen(limit.flag, limit.text, now, -1); err != nil {
+					return err
+				}
+			}
+			out := a.out
+			if file != "" {
+				f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+				if err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, f.Close()) }()
+				out = f
+			}
+			return a.with(cmd, func(ctx context.Context, c client.Client) error {
+				p := a.progress()
+				done, err := c.Export(ctx, &counted{w: out, p: p}, e)
+				p.done()
+				if err == nil {
+					fmt.Fprintf(a.err, "%s; go on with --after '%s'\n", count(done.Events, "event"), done.Next)
+				}
+				return err
+			})
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&e.Job, "job", "", "only this job and its runs")
+	fl.StringVar(&from, "from", "", "only events from then on")
+	fl.StringVar(&to, "to", "", "only events up to then")
+	fl.StringVar(&e.After, "after", "", "go on where an earlier export ended")
+	fl.StringVar(&file, "file", "", "append to this file instead of standard output")
+	return cmd
+}
+
+// counted tells how many lines have gone through.
+type counted struct {
+	w     io.Writer
+	p     *progress
+	lines int
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	c.lines++
+	c.p.say("%d events", c.lines)
+	return c.w.Write(b)
+}
+
+func newProjection(a *app) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "projection",
+		Short: "Look after the read models",
+		Long:  "Read models are folded from the log. They can be compared with it and made anew at any time.",
+	}, newProjectionList(a), newProjectionCheck(a), newProjectionRebuild(a))
+}
+
+func newProjectionList(a *app) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use: "list", Short: "Show how far each is", Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c client.Client) error {
+				all, err := c.Projections(ctx)
+				if err != nil {
+					return err
+				}
+				return write(a, f, list[client.ProjectionState]{
+					items: all, whole: all, empty: "no projections", id: func(p client.ProjectionState) string { return p.Name },
+					columns: []column[client.ProjectionState]{
+						{title: "NAME", text: func(p client.ProjectionState) string { return p.Name }},
+						{title: "BEHIND", text: func(p client.ProjectionState) string { return p.Lag.Behind.String() }},
+					},
+				})
+			})
+		},
+	}
+	outputFlag(cmd, &f, asTable)
+	return cmd
+}
+
+func newProjectionCheck(a *app) *cobra.Command {
+	var f format
+	var sample int
+	cmd := &cobra.Command{
+		Use: "check [NAME]", Short: "Compare a read model with the log", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd, func(ctx context.Context, c client.Client) error {
+				r, err := c.CheckProjection(ctx, named(args), sample)
+				if err != nil {
+					return err
+				}
+				if !f.people() {
+					err = a.writeJSON(f, r)
+				} else {
+					for _, d := range r.Drift {
+						fmt.Fprintf(a.out, "%s\t%s\t%s\n", d.Table, d.Key, plain(d.What))
+					}
+					fmt.Fprintf(a.err, "%s compared, %d drifted\n", count(r.Streams, "stream"), r.Drifted)
+				}
+				if err == nil && r.Drifted > 0 {
+					return &exitError{code: exitFailed, err: errors.New("the read model is not what the log says: rebuild it"), silent: !f.people()}
+				}
+				return err
+			})
+		},
+	}
+	outputFlag(cmd, &f, asTable)
+	cmd.Flags().IntVar(&sample, "sample", 0, "compare about that many runs instead of all")
+	return cmd
+}
+
+func newProjectionRebuild(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "rebuild NAME", Short: "Make a read model anew beside the old one, and swap", Args: takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd, func(ctx context.Context, c client.Client) error {
+				p := a.progress()
+				err := c.RebuildProjection(ctx, args[0], func(at projections.Progress) { p.say("%d of about %d events", at.Events, at.Total) })
+				p.done()
+				if err == nil {
+					fmt.Fprintf(a.err, "%s is rebuilt\n", args[0])
+				}
+				return err
+			})
+		},
+	}
+}
+
+func named(args []string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return projections.RunSummariesName
+}
