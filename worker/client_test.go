@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,12 +60,12 @@ func TestEnqueue(t *testing.T) {
 
 func TestEnqueueRepeatedAfterALostReplyMakesOneRun(t *testing.T) {
 	e := newEngine(t).serveNATS()
-	calls := 0
+	var calls atomic.Int64
 	e.setAnswered(func(_, op string, _, reply []byte) []byte {
 		if op != protocol.OpEnqueue {
 			return reply
 		}
-		if calls++; calls == 1 {
+		if calls.Add(1) == 1 {
 			return errorReply(protocol.CodeUnavailable)
 		}
 		return reply

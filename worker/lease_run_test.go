@@ -370,16 +370,20 @@ func TestHandlerThatWillNotStopIsReported(t *testing.T) {
 func TestRunWhoseLeaseIsOverIsNotExecuted(t *testing.T) {
 	e := newEngine(t).serveNATS()
 	e.lease = -time.Millisecond // the answer was that long under way
-	w := e.worker(nil)
-	worker.Handle(w, kind, func(context.Context, worker.Run[struct{}]) error { e.note("handler"); return nil })
+	w := e.worker(func(c *worker.Config) { c.Slots = 1 })
+	worker.Handle(w, kind, func(_ context.Context, run worker.Run[struct{}]) error { e.note("handler %s", run.Job); return nil })
 	stop := e.start(w)
 	e.run("a", `{}`)
-	e.awaitNote("start")
+	e.awaitNote("start a")
+	e.mu.Lock()
+	e.lease = time.Minute
+	e.mu.Unlock()
+	e.ended(e.run("b", `{}`)) // which waits for the slot of a
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
 	e.sync()
-	if n := e.count("handler") + e.count("complete") + e.count("msg +ACK"); n != 0 {
+	if e.count("handler job-a")+e.count("complete a") != 0 || e.count("msg +ACK") != 1 {
 		t.Errorf("%q", e.noted())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,10 +66,9 @@ func TestExecutesThenCompletesThenAcks(t *testing.T) {
 
 func TestLostStartReplyIsAskedAgainWithTheSameToken(t *testing.T) {
 	e := newEngine(t).serveNATS().serveHTTP()
-	lost := false
+	var lost atomic.Bool
 	e.setAnswered(func(via, op string, _, reply []byte) []byte {
-		if op == protocol.OpStart && !lost {
-			lost = true
+		if op == protocol.OpStart && lost.CompareAndSwap(false, true) {
 			return nil
 		}
 		return reply
@@ -96,12 +96,12 @@ func TestLostStartReplyIsAskedAgainWithTheSameToken(t *testing.T) {
 
 func TestErrorReplyIsNoRefusal(t *testing.T) {
 	e := newEngine(t).serveNATS()
-	failures := 3
+	var failures atomic.Int64
+	failures.Store(3)
 	e.setIntercept(func(_, op string, _ []byte) ([]byte, bool) {
-		if op == protocol.OpPresence || failures == 0 {
+		if op == protocol.OpPresence || failures.Add(-1) < 0 {
 			return nil, false
 		}
-		failures--
 		e.note("unavailable %s", op)
 		return errorReply(protocol.CodeUnavailable), true
 	})
@@ -188,10 +188,9 @@ func TestUnauthorizedStopsTheWorkerAndKeepsTheMessage(t *testing.T) {
 
 func TestLostCompleteReplyIsAskedAgainAndAcked(t *testing.T) {
 	e := newEngine(t).serveNATS()
-	lost := false
+	var lost atomic.Bool
 	e.setAnswered(func(_, op string, _, reply []byte) []byte {
-		if op == protocol.OpComplete && !lost {
-			lost = true
+		if op == protocol.OpComplete && lost.CompareAndSwap(false, true) {
 			return nil
 		}
 		return reply
