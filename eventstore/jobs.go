@@ -142,10 +142,13 @@ func (s *Store) commandJobs(ctx context.Context, commands []JobCommand, span *sp
 const maxFiresOfCommand = 5000
 
 // record applies the job's new events and moves its watermark to now, from where
-// the new definition counts.
+// the new definition counts. That is never before the watermark: a command waits
+// for the job's row, and whoever had it may have decided instants after this
+// transaction began.
 func (s *Store) record(ctx context.Context, tx *txn, w *jobWrites, j *jobRow, events []domain.JobEvent, m Meta) error {
+	now := domain.EventTime(j.Watermark, tx.now)
 	for _, e := range events {
-		at := domain.EventTime(j.ChangedAt, tx.now)
+		at := domain.EventTime(j.ChangedAt, now)
 		next, err := domain.EvolveJob(j.Job, e, at)
 		if err != nil {
 			return err
@@ -160,7 +163,7 @@ func (s *Store) record(ctx context.Context, tx *txn, w *jobWrites, j *jobRow, ev
 			}
 		}
 	}
-	j.Watermark, j.commanded = tx.now, true
+	j.Watermark, j.commanded = now, true
 	set, err := j.Spec.Instants()
 	if err != nil {
 		return fmt.Errorf("job %s: %w", j.Spec.Name, err)

@@ -1,6 +1,7 @@
 package eventstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -47,7 +48,7 @@ func TestReplicasMaterializeEachInstantOnce(t *testing.T) {
 	specs := make([]domain.JobSpec, jobs)
 	for i := range specs {
 		specs[i] = spec(fmt.Sprintf("job-%d", i))
-		specs[i].Schedules, specs[i].Misfire = []string{"* * * * *"}, domain.MisfireAll
+		specs[i].Schedules, specs[i].Misfire, specs[i].MaxCatchup = []string{"* * * * *"}, domain.MisfireAll, 0
 	}
 	w.apply(t, specs...)
 	w.exec(t, "UPDATE jobs SET materialized_through = date_trunc('hour', now()) - interval '1 hour', next_fire = date_trunc('hour', now()) - interval '59 minutes'")
@@ -73,7 +74,7 @@ func TestReplicasMaterializeEachInstantOnce(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	through := w.count(t, "SELECT extract(epoch FROM min(materialized_through) - $1)::int / 60 FROM jobs", from)
+	through := w.count(t, "SELECT floor(extract(epoch FROM min(materialized_through) - $1) / 60)::int FROM jobs", from)
 	if n := w.count(t, "SELECT count(*) FROM run_slots"); n < jobs*through {
 		t.Errorf("%d slots for %d jobs and %d minutes", n, jobs, through)
 	}
@@ -157,6 +158,51 @@ func TestEditAndPauseLoseNoInstant(t *testing.T) {
 	w.materializeAll(t, w.Store)
 	if n := w.count(t, "SELECT count(*) FROM run_slots s JOIN jobs j ON j.id = s.job_id WHERE j.name = 'paused'"); n > due+1 {
 		t.Errorf("%d instants of the pause were made up for", n-due)
+	}
+}
+
+// A command is dated when its transaction begins, and then it waits for the job:
+// what was decided meanwhile stays decided under the old definition.
+func TestCommandThatWaitedCountsFromWhatWasDecided(t *testing.T) {
+	w := newWorld(t)
+	s := spec("tick")
+	s.Schedules = []string{"@every 1h"}
+	w.apply(t, s)
+	tx, err := w.admin.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM jobs FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	paused := make(chan error, 1)
+	go func() {
+		_, err := w.CommandJobs(t.Context(), []JobCommand{{Name: "tick", Do: domain.PauseJob{}}})
+		paused <- err
+	}()
+	const waiters = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	for deadline := time.Now().Add(30 * time.Second); w.count(t, waiters) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the command does not wait for the job")
+		}
+	}
+	var watermark time.Time // as a materializer moves it that began after the command
+	if err := tx.QueryRow(t.Context(), "UPDATE jobs SET materialized_through = clock_timestamp() RETURNING materialized_through").Scan(&watermark); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-paused; err != nil {
+		t.Fatal(err)
+	}
+	j, err := w.Job(t.Context(), "tick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.ChangedAt.Before(watermark) || j.MaterializedThrough.Before(watermark) {
+		t.Errorf("paused at %s, decided through %s: instants up to %s were decided before", j.ChangedAt, j.MaterializedThrough, watermark)
 	}
 }
 
