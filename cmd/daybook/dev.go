@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,11 +38,14 @@ engine, its HTTP port and a worker for the queue "default". Nothing needs to be 
 but PostgreSQL's binaries, and those are fetched where that is possible.
 
 The other commands find it by themselves. Stop it with Ctrl-C: what runs may finish.`,
+		Example: `  daybook dev
+  daybook dev --import /etc/crontab
+  daybook dev --ephemeral --http 127.0.0.1:0`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.http, "http", "127.0.0.1:7788", "address for health, metrics and workers without NATS")
+	f.StringVar(&o.http, "http", "127.0.0.1:7788", "address of the HTTP API; beyond loopback it needs a token")
 	f.BoolVar(&o.ephemeral, "ephemeral", false, "throw the data away at the end")
 	f.StringVar(&o.importFile, "import", "", "crontab or jobs file to apply at the start")
 	f.BoolVar(&o.allowExec, "allow-exec", true, "run commands of jobs of kind exec")
@@ -94,10 +98,11 @@ func (a *app) dev(ctx context.Context, o devOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	n.localToken = rand.Text()
 	d := devFile{PID: os.Getpid(), Database: pg.dsn("daybook_engine"), AdminDatabase: pg.dsn("postgres"), NATS: ns.ClientURL(),
 		HTTP: "http://" + l.Addr().String(), Data: dir}
 	if err := d.write(dir); err != nil {
-		n.store.Close()
+		n.close()
 		return err
 	}
 	defer func() { _ = os.Remove(filepath.Join(dir, devFileName)) }()
@@ -118,7 +123,7 @@ func (a *app) runDev(ctx context.Context, o devOptions, n *node, pg *database, d
 		wctx, stop := context.WithCancel(gctx)
 		defer stop()
 		defer context.AfterFunc(ctx, stop)()
-		return builtinWorker(d.NATS, d.HTTP, o.slots, o.allowExec, log).Run(wctx)
+		return builtinWorker(d.NATS, d.HTTP, n.localToken, o.slots, o.allowExec, log).Run(wctx)
 	})
 	if o.importFile != "" {
 		if err := a.importAtStart(ctx, o.importFile, d); err != nil {
@@ -144,7 +149,7 @@ func (a *app) welcome(d devFile, o devOptions) {
 		data = " --data " + d.Data
 	}
 	fmt.Fprintf(a.err, `Daybook is running%s. Data is in %s.
-  HTTP   %s  (/readyz, /metrics)
+  HTTP   %s  (/docs, /readyz, /metrics)
   NATS   %s
   psql   psql '%s'
 

@@ -59,7 +59,7 @@ On a terminal the events are lines for people, otherwise JSON, one event a line.
 				return err
 			}
 			if o.follow && out == asJSON {
-				return usage("-o json is one document and cannot follow: use -o jsonl")
+				return usage("--follow goes on, and -o json is one document: use -o jsonl")
 			}
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
 				w := &eventWriter{a: a, out: out}

@@ -117,7 +117,7 @@ func actionText(action client.Action, changed []string, done bool) string {
 	text := string(action)
 	if done {
 		text = map[client.Action]string{client.ActionCreate: "created", client.ActionUpdate: "updated",
-			client.ActionArchive: "archived", client.ActionUnchanged: "unchanged"}[action]
+			client.ActionArchive: "archived", client.ActionUnchanged: "unchanged", client.ActionConflict: "conflict"}[action]
 	}
 	if len(changed) > 0 {
 		text += " (" + strings.Join(changed, ", ") + ")"
@@ -131,10 +131,10 @@ func summary(jobs []importedJob, done bool) string {
 		counts[j.Action]++
 	}
 	var parts []string
-	for _, act := range []client.Action{client.ActionCreate, client.ActionUpdate, client.ActionArchive, client.ActionUnchanged} {
+	for _, act := range []client.Action{client.ActionCreate, client.ActionUpdate, client.ActionArchive, client.ActionUnchanged, client.ActionConflict} {
 		if n := counts[act]; n > 0 {
 			text := actionText(act, nil, done)
-			if !done && act != client.ActionUnchanged {
+			if !done && act != client.ActionUnchanged && act != client.ActionConflict {
 				text = "to " + text
 			}
 			parts = append(parts, fmt.Sprintf("%d %s", n, text))

@@ -17,6 +17,7 @@ func newMigrate(a *app) *cobra.Command {
 		Long: `Migrations run as the owner of the tables, over a direct connection (not through a
 pooler in transaction mode): MIGRATE_DATABASE_URL, or else DATABASE_URL. Any number of
 processes may migrate at once; one applies, the others wait. Migrations only go forward.`,
+		Example: "  daybook migrate status",
 	}
 	cmd.PersistentFlags().StringVar(&dsn, "migrate-database-url", "", "owner's connection string (MIGRATE_DATABASE_URL, DATABASE_URL)")
 	url := func() (string, error) {
@@ -34,6 +35,9 @@ processes may migrate at once; one applies, the others wait. Migrations only go 
 	}
 	return group(cmd, &cobra.Command{
 		Use: "up", Short: "Apply what is missing", Args: takes(),
+		Long: `Applies the migrations that the database does not have yet, the first time all of them,
+with the role daybook_engine for the engines.`,
+		Example: "  MIGRATE_DATABASE_URL=postgres://owner@db/daybook daybook migrate up",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			u, err := url()
 			if err != nil {
@@ -50,6 +54,8 @@ processes may migrate at once; one applies, the others wait. Migrations only go 
 		},
 	}, &cobra.Command{
 		Use: "status", Short: "Show what is applied and what is missing", Args: takes(),
+		Long:    "Lists the migrations that this binary knows, the oldest first. It changes nothing.",
+		Example: "  daybook migrate status",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			u, err := url()
 			if err != nil {
@@ -73,12 +79,16 @@ func newEra(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "era",
 		Short: "Say that a restored or promoted database is the one to go on with",
+		Long: `An era is a history of the database without forks. Engines compare theirs with the server's
+at every connection and write nothing when it is another.`,
+		Example: "  daybook era raise --reason 'restored from the backup of Sunday'",
 	}
 	raise := &cobra.Command{
 		Use: "raise", Short: "Begin a new era of the log", Args: takes(),
 		Long: `After a restore or a failover, transaction numbers of the old history mean nothing in
 the new one, and engines refuse to write. Check the data first; then raise the era:
 engines go on, and consumers of events can tell the histories apart.`,
+		Example: "  daybook era raise --reason 'restored from the backup of Sunday'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if reason == "" {
 				return usage("--reason is needed: it is kept with the era")

@@ -24,6 +24,8 @@ func newServe(a *app) *cobra.Command {
 		Long: `Runs one of any number of replicas over one PostgreSQL (DATABASE_URL) and one NATS
 (NATS_URL). They need not know each other. The database user is daybook_engine, or one
 with its settings; 'daybook migrate up' makes the schema and the role.`,
+		Example: `  DATABASE_URL=postgres://daybook_engine@db/daybook NATS_URL=nats://n1:4222,nats://n2:4222 daybook serve
+  daybook serve --roles relay,projections --http 127.0.0.1:7789`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -74,7 +76,7 @@ with its settings; 'daybook migrate up' makes the schema and the role.`,
 	f.StringVar(&o.database, "database-url", "", "PostgreSQL connection string (DATABASE_URL)")
 	f.StringVar(&o.nats, "nats-url", "", "NATS servers, separated by commas (NATS_URL)")
 	f.StringVar(&o.creds, "nats-creds", "", "NATS credentials file (NATS_CREDS)")
-	f.StringVar(&o.http, "http", "127.0.0.1:7788", "address for health, metrics and workers without NATS")
+	f.StringVar(&o.http, "http", "127.0.0.1:7788", "address of the HTTP API; beyond loopback it needs a token")
 	f.StringVar(&o.roles, "roles", "engine,relay,projections,api", "parts of the engine to run here")
 	f.IntVar(&o.replicas, "nats-replicas", 3, "replicas of the streams: 1 for a single NATS server, 3 or 5 in a cluster")
 	addLease(f, &o.lease)

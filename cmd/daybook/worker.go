@@ -29,6 +29,8 @@ time. Commands run with the rights of this process, so they must be allowed: --a
 The worker reaches engines over NATS (NATS_URL) and over HTTP (--url, DAYBOOK_URL); with
 both, each stands in for the other. Without either it finds a running 'daybook dev'.
 It drains when it is told to stop: what runs may finish.`,
+		Example: `  daybook worker --allow-exec
+  daybook worker --allow-exec --queue reports --queue mail --slots 4`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			level, err := logLevel(o.level)
@@ -73,8 +75,8 @@ It drains when it is told to stop: what runs may finish.`,
 const defaultSlots = 16
 
 // builtinWorker is the worker inside `daybook dev`.
-func builtinWorker(natsURL, httpURL string, slots int, allowExec bool, log *slog.Logger) *worker.Worker {
-	w := worker.New(worker.Config{NATSURL: natsURL, URL: httpURL, Slots: slots, Version: version(), Name: "dev-" + hostname(), Logger: log})
+func builtinWorker(natsURL, httpURL, token string, slots int, allowExec bool, log *slog.Logger) *worker.Worker {
+	w := worker.New(worker.Config{NATSURL: natsURL, URL: httpURL, Token: token, Slots: slots, Version: version(), Name: "dev-" + hostname(), Logger: log})
 	builtin.Register(w, builtin.Options{AllowExec: allowExec})
 	return w
 }

@@ -53,6 +53,7 @@ const (
 	ActionUpdate    Action = "update"
 	ActionArchive   Action = "archive"
 	ActionUnchanged Action = "unchanged"
+	ActionConflict  Action = "conflict" // the job is somebody else's; see Plan.Conflicts
 )
 
 // Count counts the steps with the action.
@@ -84,11 +85,13 @@ func (d *Database) Plan(ctx context.Context, c Change) (Plan, error) {
 		if j, ok := have[name]; ok {
 			s.expect = j.Version
 			if !j.Archived {
-				if j.Spec.Source != c.Owner {
-					p.Conflicts = append(p.Conflicts, Conflict{Name: name, Owner: j.Spec.Source})
-				}
 				s.Action = ActionUnchanged
-				if s.Changed = j.Spec.Changed(def.Spec); len(s.Changed) > 0 {
+				s.Changed = j.Spec.Changed(def.Spec)
+				switch {
+				case j.Spec.Source != c.Owner:
+					s.Action, s.Changed = ActionConflict, nil
+					p.Conflicts = append(p.Conflicts, Conflict{Name: name, Owner: j.Spec.Source})
+				case len(s.Changed) > 0:
 					s.Action = ActionUpdate
 				}
 			}

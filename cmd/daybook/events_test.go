@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEventsTail(t *testing.T) {
+	c := newCLI(t)
+	c.apply(twoJobs)
+	id := c.trigger("hello")
+	c.work(succeed)
+	all := c.run("events", "tail").exits(exitOK).jsonl()
+	var types []string
+	for _, e := range all {
+		hasKeys(t, e, "position", "era", "category", "stream_id", "version", "type", "at", "actor", "data")
+		instant(t, e["at"])
+		types = append(types, e["type"].(string))
+	}
+	if got := strings.Join(types, " "); got != "JobCreated JobCreated RunScheduled RunClaimed RunStarted RunSucceeded" {
+		t.Errorf("events %s", got)
+	}
+	after := fmt.Sprintf("%.0f", all[3]["position"])
+	if rest := c.run("events", "tail", "--after", after).exits(exitOK).jsonl(); len(rest) != 2 || rest[0]["type"] != "RunStarted" {
+		t.Errorf("after position %s: %v", after, rest)
+	}
+	if none := c.run("events", "tail", "--after", "end").exits(exitOK); none.out != "" {
+		t.Errorf("after the end: %s", none.out)
+	}
+	for _, name := range []string{"RunClaimed", "run-claimed", "daybook.run.claimed.v1"} {
+		if of := c.run("events", "tail", "--type", name).exits(exitOK).jsonl(); len(of) != 1 || of[0]["type"] != "RunClaimed" {
+			t.Errorf("--type %s: %v", name, of)
+		}
+	}
+	if of := c.run("events", "tail", "--type", "RunClaimed,JobCreated").exits(exitOK).jsonl(); len(of) != 3 {
+		t.Errorf("two types: %v", of)
+	}
+	if of := c.run("events", "tail", "--stream", id.String(), "--limit", "3").exits(exitOK).jsonl(); len(of) != 3 || of[0]["type"] != "RunScheduled" {
+		t.Errorf("of one run: %v", of)
+	}
+	if whole := c.run("events", "tail", "-o", "json").exits(exitOK).json()["events"].([]any); len(whole) != len(all) {
+		t.Errorf("%d events in one document", len(whole))
+	}
+	if none := c.run("events", "tail", "-o", "json", "--type", "RunFailed").exits(exitOK).json()["events"].([]any); len(none) != 0 {
+		t.Errorf("got %v", none)
+	}
+	c.run("events", "tail", "-o", "table").exits(exitOK).prints("RunStarted", "attempt 1 on w-1")
+	if out := c.run("events", "tail", "-o", "id", "--type", "RunSucceeded").exits(exitOK).out; out != id.String()+"/4\n" {
+		t.Errorf("ids: %q", out)
+	}
+	for _, args := range [][]string{{"--after", "x"}, {"--after", "-3"}, {"--type", "RunExploded"}, {"--stream", "hello"}, {"--limit", "-1"}, {"--follow", "-o", "json"}} {
+		c.run(append([]string{"events", "tail"}, args...)...).exits(exitUsage, args[0])
+	}
+}
+
+func TestEventsFollow(t *testing.T) {
+	c := newCLI(t)
+	c.apply(twoJobs)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	read, write := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		a := &app{in: strings.NewReader(""), out: write, err: io.Discard, env: func(name string) (string, bool) { v, ok := c.env[name]; return v, ok }}
+		ended <- run(ctx, a, []string{"events", "tail", "--follow", "-o", "id"})
+		_ = write.Close()
+	}()
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		var b strings.Builder
+		buf := make([]byte, 1)
+		for {
+			if _, err := read.Read(buf); err != nil {
+				return
+			}
+			if buf[0] == '\n' {
+				lines <- b.String()
+				b.Reset()
+				continue
+			}
+			b.WriteByte(buf[0])
+		}
+	}()
+	next := func() string {
+		t.Helper()
+		select {
+		case line := <-lines:
+			return line
+		case <-time.After(deadline):
+			t.Fatal("no event came")
+			return ""
+		}
+	}
+	next()
+	next() // what there was
+	for range 3 {
+		id := c.trigger("hello")
+		if line := next(); line != id.String()+"/1" {
+			t.Errorf("followed %s, want the run just made, %s", line, id)
+		}
+	}
+	interrupt()
+	select {
+	case code := <-ended:
+		if code != exitInterrupted {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(deadline):
+		t.Fatal("does not end")
+	}
+	for range lines {
+	}
+}
+
+// The list of types is for the help and for checking flags; the domain decides.
+func TestEventTypesAreThoseOfTheDomain(t *testing.T) {
+	for _, name := range eventTypes {
+		if got, ok := eventType(name); !ok || got != name {
+			t.Errorf("%s is taken for %q", name, got)
+		}
+	}
+	for _, name := range goldenEvents(t) {
+		if _, ok := eventType(name); !ok {
+			t.Errorf("%s is not among the types", name)
+		}
+	}
+}
