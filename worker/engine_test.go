@@ -327,6 +327,12 @@ func (e *engine) stored() uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
+// awaitStored waits until so many messages are left in the stream.
+func (e *engine) awaitStored(n uint64) {
+	e.t.Helper()
+	e.await(fmt.Sprintf("%d messages left in the stream", n), func() bool { return e.stored() == n })
+}
+
 // worker makes a worker for the engine.
 func (e *engine) worker(change func(*worker.Config)) *worker.Worker {
 	cfg := worker.Config{Queue: queue, Slots: 4, Name: "w", Logger: natstest.Quiet(), DrainTimeout: patience, StopTimeout: patience, NATSOptions: []nats.Option{nats.ReconnectWait(10 * time.Millisecond), nats.ReconnectJitter(0, 0)}}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,18 @@ func (s *scripted) call(ctx context.Context, op string, request []byte) ([]byte,
 	return json.Marshal(reply)
 }
 
+// seen are the requests so far, and when they came.
+func (s *scripted) seen() ([][]protocol.HeartbeatItem, []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests), slices.Clone(s.at)
+}
+
+func (s *scripted) count() int {
+	requests, _ := s.seen()
+	return len(requests)
+}
+
 func renewed(d time.Duration) protocol.HeartbeatResult {
 	return protocol.HeartbeatResult{LeaseRemaining: protocol.Duration(d)}
 }
@@ -87,15 +100,16 @@ func TestLeasesAreRenewedTogetherAtAThird(t *testing.T) {
 			}
 			l.end()
 		}
-		if first := tr.at[0].Sub(begin); first != 20*time.Second {
+		requests, at := tr.seen()
+		if first := at[0].Sub(begin); first != 20*time.Second {
 			t.Errorf("first renewal after %v, want a third of a minute", first)
 		}
-		for i, r := range tr.requests {
+		for i, r := range requests {
 			if len(r) != 3 {
 				t.Fatalf("request %d renews %d of 3 leases", i, len(r))
 			}
 		}
-		if n := len(tr.requests); n < 175 || n > 185 {
+		if n := tr.count(); n < 175 || n > 185 {
 			t.Errorf("%d requests in an hour, want about one in 20 s", n)
 		}
 	})
@@ -124,13 +138,13 @@ func TestDeadlineCountsFromTheRequest(t *testing.T) {
 		if got := time.Since(begin); got != 80*time.Second {
 			t.Errorf("lease ended after %v, want 20 s + 1 m", got)
 		}
-		tries := len(tr.requests)
+		tries := tr.count()
 		if tries < 5 {
 			t.Errorf("%d tries to renew", tries)
 		}
 		time.Sleep(time.Hour)
-		if len(tr.requests) > tries+1 {
-			t.Errorf("still renewing a lost lease: %d requests, %d before", len(tr.requests), tries)
+		if tr.count() > tries+1 {
+			t.Errorf("still renewing a lost lease: %d requests, %d before", tr.count(), tries)
 		}
 		l.end()
 	})
@@ -146,7 +160,7 @@ func TestOneMissedRenewalGoesOverTheOtherTransport(t *testing.T) {
 		if l.ctx.Err() != nil {
 			t.Errorf("lease ended: %v", context.Cause(l.ctx))
 		}
-		if len(alive.requests) == 0 {
+		if alive.count() == 0 {
 			t.Error("HTTP was not tried")
 		}
 		l.end()
@@ -199,8 +213,8 @@ func TestRefusalThatCrossesTheOutcomeIsIgnored(t *testing.T) {
 		l := k.hold(newClaim(), time.Now(), time.Minute)
 		l.report()
 		time.Sleep(30 * time.Second)
-		if len(tr.requests) == 0 || l.ctx.Err() != nil {
-			t.Errorf("after %d heartbeats the lease ended: %v", len(tr.requests), context.Cause(l.ctx))
+		if tr.count() == 0 || l.ctx.Err() != nil {
+			t.Errorf("after %d heartbeats the lease ended: %v", tr.count(), context.Cause(l.ctx))
 		}
 		if l.end() {
 			t.Error("counted as refused")
@@ -218,7 +232,7 @@ func TestProgressBringsTheHeartbeatForward(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		l.end()
-		if n := len(tr.requests); n < 3 || n > 6 {
+		if n := tr.count(); n < 3 || n > 6 {
 			t.Errorf("%d heartbeats in 10 s of news, want one in 2 s", n)
 		}
 	})

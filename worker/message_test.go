@@ -31,7 +31,7 @@ func TestPoisonousMessagesAreTerminated(t *testing.T) {
 	if end := e.ended(r); end != "complete" {
 		t.Fatalf("ended with %s", end)
 	}
-	e.await("empty stream", func() bool { return e.stored() == 0 })
+	e.awaitStored(0)
 	e.sync()
 	if e.count("msg +TERM dispatch message: ") != 3 || e.count("msg +ACK") != 1 || e.count("start") != 1 {
 		t.Errorf("%q", e.noted())

@@ -177,7 +177,7 @@ func TestFollowsTheStreamToItsNextIncarnation(t *testing.T) {
 	if end := e.ended(fresh); end != "complete" {
 		t.Fatalf("ended with %s", end)
 	}
-	e.await("empty stream", func() bool { return e.stored() == 0 })
+	e.awaitStored(0)
 	// The next message has the sequence of the old one's; the old one's late ack must not remove it.
 	e.js.DeleteStream(t.Context(), protocol.DispatchStream)
 	e.createStream()
@@ -187,7 +187,7 @@ func TestFollowsTheStreamToItsNextIncarnation(t *testing.T) {
 	if end := e.ended(old); end != "complete" {
 		t.Errorf("ended with %s", end)
 	}
-	e.await("three acks in all but one", func() bool { return e.count("msg +ACK") >= 2 })
+	e.await("the late ack", func() bool { return e.count("msg +ACK") >= 2 })
 	if n := e.stored(); n != 1 {
 		t.Errorf("%d messages in the new stream, want the one nobody has pulled", n)
 	}

@@ -59,9 +59,7 @@ func TestExecutesThenCompletesThenAcks(t *testing.T) {
 	if string(r.done.Result) != `{"html":"<p>&amp;</p>"}` {
 		t.Errorf("result %s", r.done.Result)
 	}
-	if n := e.stored(); n != 0 {
-		t.Errorf("%d messages left", n)
-	}
+	e.awaitStored(0)
 }
 
 func TestLostStartReplyIsAskedAgainWithTheSameToken(t *testing.T) {
@@ -141,9 +139,7 @@ func TestRefusedStartIsAckedAndNotExecuted(t *testing.T) {
 			if n := e.count("handler"); n != 0 {
 				t.Errorf("executed %d times", n)
 			}
-			if n := e.stored(); n != 0 {
-				t.Errorf("%d messages left", n)
-			}
+			e.awaitStored(0)
 		})
 	}
 }
