@@ -98,6 +98,59 @@ func TestReplicasRearmOnce(t *testing.T) {
 	}
 }
 
+// heldOutbox stops in the middle of a transaction.
+type heldOutbox struct {
+	memoryOutbox
+	reached, release chan struct{}
+}
+
+func (o *heldOutbox) Enqueue(b *pgx.Batch, now time.Time, m []Message) (func(), error) {
+	close(o.reached)
+	<-o.release
+	return o.memoryOutbox.Enqueue(b, now, m)
+}
+
+// A replica that looks while another re-arms waits for it and then has nothing to do.
+func TestRearmWaitsForTheOtherReplica(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, spec("report"))
+	w.request(t, "report", 5)
+	w.claim(t, 5)
+	created := time.Now()
+	w.rearm(t, created, &memoryOutbox{})
+	created = created.Add(time.Second)
+
+	first, second := &heldOutbox{reached: make(chan struct{}), release: make(chan struct{})}, &memoryOutbox{}
+	var replicas sync.WaitGroup
+	defer replicas.Wait()
+	release := sync.OnceFunc(func() { close(first.release) })
+	defer release()
+	rearm := func(out Outbox, want int) {
+		if n, err := w.Rearm(t.Context(), dispatchStream, created, out); n != want || err != nil {
+			t.Errorf("re-armed %d claims, error %v; want %d", n, err, want)
+		}
+	}
+	replicas.Go(func() { rearm(first, 5) })
+	<-first.reached
+	ended := make(chan struct{})
+	replicas.Go(func() { defer close(ended); rearm(second, 0) })
+	for waiting := 0; waiting == 0; time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-ended:
+			t.Fatalf("the second replica did not wait, and sent %d messages", len(second.sent))
+		case <-t.Context().Done():
+			t.Fatal("neither waiting nor done")
+		default:
+			waiting = w.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+		}
+	}
+	release()
+	replicas.Wait()
+	if len(first.sent) != 5 || len(second.sent) != 0 || w.generation(t) != 1 {
+		t.Errorf("sent %d and %d messages, generation %d", len(first.sent), len(second.sent), w.generation(t))
+	}
+}
+
 // rowOutbox writes a row for every message, and fails on demand.
 type rowOutbox struct {
 	calls, failAt int

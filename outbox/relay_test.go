@@ -108,6 +108,19 @@ func TestRelayKilledBeforePublishing(t *testing.T) {
 	}
 }
 
+// A relay that was held up leaves what it has in memory to whoever has it by now.
+func TestLapsedPackIsNotPublishedFromMemory(t *testing.T) {
+	w := newWorld(t)
+	b := &broker{}
+	r := w.relay(t, "engine-1", b)
+	w.enqueue(t, r.Writer(), time.Minute)
+	w.exec(t, "UPDATE outbox SET owner = 'engine-2', until = now() + interval '1 hour'")
+	r.desk.fresh[0].clock.local = time.Now().Add(-freshFor)
+	if step(t, r) || len(b.sent) != 0 {
+		t.Errorf("published %v", b.sent)
+	}
+}
+
 func TestRelaysShareWhatWasLeftBehind(t *testing.T) {
 	const packs = 60
 	w := newWorld(t)
@@ -142,34 +155,41 @@ func TestRelaysShareWhatWasLeftBehind(t *testing.T) {
 	}
 }
 
-// Two relays that poll at the same moment get different packs.
+// A relay neither waits for another that is leasing packs at the same moment nor gets the same ones.
 func TestLeasesAreDisjoint(t *testing.T) {
 	w := newWorld(t)
-	for range 40 {
+	for range 20 {
 		w.enqueue(t, NewWriter("gone"), time.Minute)
 	}
 	w.abandon(t)
-	leased := make(chan []*pack, 4)
-	for i := range cap(leased) {
-		r := w.relay(t, "engine-"+strconv.Itoa(i), &broker{}, func(c *Config) { c.InFlight = 5 })
-		go func() {
-			if err := r.poll(t.Context(), []uuid.UUID{}); err != nil {
-				t.Error(err)
-			}
-			leased <- r.desk.leased
-		}()
+	tx, err := w.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	seen := map[string]bool{}
-	for range cap(leased) {
-		for _, p := range <-leased {
-			if seen[p.id.String()] {
-				t.Errorf("pack %s leased twice", p.id)
-			}
-			seen[p.id.String()] = true
+	rows, err := tx.Query(t.Context(), leasePacks, "engine-1", leaseFor, 10, []uuid.UUID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id uuid.UUID, err error) {
+		return id, row.Scan(&id, nil, nil, nil, nil, nil)
+	})
+	if err != nil || len(first) != 10 {
+		t.Fatalf("leased %v, error %v", first, err)
+	}
+	second := w.relay(t, "engine-2", &broker{}, func(c *Config) { c.InFlight = 10 })
+	if err := second.poll(t.Context(), []uuid.UUID{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range second.desk.leased {
+		if slices.Contains(first, p.id) {
+			t.Errorf("pack %s leased twice", p.id)
 		}
 	}
-	if len(seen) != 40 {
-		t.Errorf("%d packs leased of 40", len(seen))
+	if n := len(second.desk.leased); n != 10 {
+		t.Errorf("leased %d packs, want the ten that were left", n)
 	}
 }
 

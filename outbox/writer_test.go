@@ -135,6 +135,9 @@ func TestDeletionRidesAlong(t *testing.T) {
 	if n := w.rows(t); n != 1 {
 		t.Errorf("%d rows, want only the second claim's", n)
 	}
+	if n := len(r.desk.finished); n != 0 {
+		t.Errorf("%d deletions that were committed are still to do", n)
+	}
 }
 
 func TestDeletionDoesNotWaitForAClaimForEver(t *testing.T) {
