@@ -32,7 +32,7 @@ var policy = map[string][]string{
 	"migrations":           {pgx, goose},
 	"eventstore":           {"domain/...", uuid, pgx, xsync},
 	"outbox":               {"domain/...", "eventstore", "worker/protocol", uuid, pgx, watermill, wmSQL, xsync}, // a dispatch is stored as it is sent
-	"projections":          {"domain/...", "eventstore", uuid, pgx, xsync},
+	"projections":          {"domain/...", "eventstore", "worker/protocol", uuid, pgx, watermill, xsync},
 	"projections/evidence": {"domain/...", "eventstore", "projections", uuid, pgx},
 
 	// What user programs import brings the NATS client and nothing else.

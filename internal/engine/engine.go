@@ -58,6 +58,7 @@ type Engine struct {
 	service   *Service
 	relay     *outbox.Relay
 	projector *projections.Follower
+	feed      *projections.Feed
 	waker     *natsjs.Waker
 	publisher *natsjs.Publisher
 	lanes     *laneKeeper
@@ -175,6 +176,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	if e.c.Roles.Projections {
 		g.Go(func() error { return e.projector.Run(ctx) })
+		g.Go(func() error { return e.feed.Run(ctx) })
 	}
 	if e.c.Roles.API {
 		g.Go(func() error { return e.service.Run(ctx) })

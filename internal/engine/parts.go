@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/natsjs"
 	"github.com/daybookhq/daybook/outbox"
 	"github.com/daybookhq/daybook/projections"
 )
@@ -18,6 +20,9 @@ func (e *Engine) newParts() (err error) {
 	if err != nil {
 		return err
 	}
+	e.feed = projections.NewFeed(e.c.Store, projections.FeedConfig{
+		Publisher: e.publisher, Failures: feedFailures{}, Owner: e.c.ID, Wave: e.budget.Publish, Logger: e.c.Logger,
+	})
 	e.projector = projections.New(e.c.Store, projections.Config{Owner: e.c.ID, Logger: e.c.Logger})
 	return nil
 }
@@ -54,3 +59,20 @@ func (r releaser) Release(ctx context.Context, hints []eventstore.Hint, reason s
 	}
 	return nil
 }
+
+// feedFailures takes the JetStream publisher's error apart.
+type feedFailures struct{}
+
+func (feedFailures) Failed(err error, messages int) map[int]error {
+	var partial *natsjs.PartialError
+	if errors.As(err, &partial) {
+		return partial.Failed
+	}
+	all := make(map[int]error, messages)
+	for i := range messages {
+		all[i] = err
+	}
+	return all
+}
+
+func (feedFailures) Permanent(err error) bool { return natsjs.Permanent(err) }

@@ -1,0 +1,86 @@
+package projections
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
+)
+
+// CloudEvent is an event as consumers get it: CloudEvents 1.0 in its JSON format
+// (https://github.com/cloudevents/spec, tag v1.0.2). Source and id together
+// identify it; the sequence orders the events of a subject.
+type CloudEvent struct {
+	SpecVersion     string          `json:"specversion"`
+	ID              string          `json:"id"`     // stream id and version
+	Source          string          `json:"source"` // /daybook/<deployment>/<era>
+	Type            string          `json:"type"`   // daybook.run.claimed.v1
+	Subject         string          `json:"subject"`
+	Time            string          `json:"time"`
+	DataContentType string          `json:"datacontenttype,omitempty"`
+	PartitionKey    string          `json:"partitionkey"`
+	Sequence        string          `json:"sequence"` // the version
+	Actor           string          `json:"actor"`
+	CorrelationID   string          `json:"correlationid,omitempty"`
+	CausationID     string          `json:"causationid,omitempty"`
+	Omitted         string          `json:"omitted,omitempty"` // why there is no data: read it from the API
+	Data            json.RawMessage `json:"data,omitempty"`
+}
+
+// cloudEventTime has microseconds, as the log does.
+const cloudEventTime = "2006-01-02T15:04:05.000000Z"
+
+// NewCloudEvent makes the form in which an event leaves the log.
+func NewCloudEvent(deployment string, r eventstore.Recorded) CloudEvent {
+	e := CloudEvent{
+		SpecVersion: "1.0", ID: fmt.Sprintf("%s:%d", r.StreamID, r.Version), Source: fmt.Sprintf("/daybook/%s/%d", deployment, r.Era),
+		Type: fmt.Sprintf("daybook.%s.%s.v%d", r.Category, eventToken(r.Category, r.Type), r.SchemaVersion), Subject: r.StreamID.String(),
+		Time: r.At.UTC().Truncate(time.Microsecond).Format(cloudEventTime), DataContentType: "application/json",
+		PartitionKey: r.StreamID.String(), Sequence: strconv.Itoa(r.Version), Actor: r.Actor, Data: r.Data,
+	}
+	if r.Correlation != nil {
+		e.CorrelationID = r.Correlation.String()
+	}
+	if r.Causation != nil {
+		e.CausationID = r.Causation.String()
+	}
+	return e
+}
+
+// withoutData is what consumers get of an event that the broker cannot carry:
+// that it exists, so that the versions they see have no gap.
+func (e CloudEvent) withoutData(why string) CloudEvent {
+	e.Data, e.DataContentType, e.Omitted = nil, "", why
+	return e
+}
+
+// eventToken is the event's name without its category, in lower case with
+// hyphens: RunRetryScheduled of a run is retry-scheduled.
+func eventToken(c domain.Category, typ string) string {
+	if name, ok := strings.CutPrefix(typ, strings.ToUpper(string(c[:1]))+string(c[1:])); ok && name != "" {
+		typ = name
+	}
+	var b strings.Builder
+	for i, r := range typ {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// partition spreads streams over the partitions of the feed.
+func partition(stream uuid.UUID, partitions int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(stream.String()))
+	return int(h.Sum32() % uint32(partitions))
+}
