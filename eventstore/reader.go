@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -19,6 +20,24 @@ type Cursor struct {
 	Next     string `json:"next,omitempty"`
 	Position int64  `json:"position,omitempty"`
 }
+
+// Validate reports a cursor that cannot have come from a reader. What it accepts
+// is at worst a wrong place.
+func (c Cursor) Validate() error {
+	if c.Era < 0 || c.Position < 0 || c.Next != "" && c.Prev == "" || c.Era > 0 && c.Prev == "" {
+		return errors.New("not a place in the log")
+	}
+	for _, s := range []string{c.Prev, c.Next} {
+		if s != "" && !snapshotText.MatchString(s) {
+			return errors.New("not a place in the log")
+		}
+	}
+	return nil
+}
+
+// snapshotText is how PostgreSQL writes a snapshot: xmin, xmax, and what was
+// open in between.
+var snapshotText = regexp.MustCompile(`^[0-9]{1,20}:[0-9]{1,20}:([0-9]{1,20}(,[0-9]{1,20})*)?$`)
 
 // A window is what one snapshot sees and an earlier one did not, ordered by
 // position. Two facts make it right where an order by position or by xid alone

@@ -42,7 +42,8 @@ var policy = map[string][]string{
 
 	// One adapter speaks JetStream. The engine answers requests over core NATS,
 	// and as it assembles the parts it hands the adapter its connection.
-	"internal/natsjs": {"domain/...", "worker/protocol", "outbox", uuid, nats, natsd, watermill, xsync, xsys},
+	"internal/natsjs":      {"domain/...", "worker/protocol", "outbox", uuid, nats, natsd, watermill, xsync, xsys},
+	"internal/eventstream": {"eventstore", "projections", uuid},
 	"internal/engine": {
 		"domain/...", "eventstore", "outbox", "projections/...", "migrations", "worker/protocol", "internal/natsjs",
 		uuid, pgx, nats, watermill, prom, xsync,
