@@ -2,9 +2,11 @@ package outbox
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/daybookhq/daybook/domain"
@@ -174,4 +176,26 @@ func TestEnqueueNothing(t *testing.T) {
 		t.Fatalf("%d statements, error %v", b.Len(), err)
 	}
 	committed()
+}
+
+func BenchmarkEnqueue(b *testing.B) {
+	for _, parcel := range []int{1, 10} {
+		b.Run(strconv.Itoa(parcel)+" hints", func(b *testing.B) {
+			messages := make([]eventstore.Message, 500/parcel)
+			for i := range messages {
+				messages[i] = eventstore.Message{Queue: "default", Kind: "noop", Hints: make([]eventstore.Hint, parcel)}
+				for j := range messages[i].Hints {
+					messages[i].Hints[j] = eventstore.Hint{RunID: uuid.New(), ClaimID: uuid.New(), LeaseUntil: time.Now()}
+				}
+			}
+			w := NewWriter("engine-1")
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := w.Enqueue(&pgx.Batch{}, time.Now(), messages); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/500, "ns/run")
+		})
+	}
 }
