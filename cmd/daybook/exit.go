@@ -45,9 +45,10 @@ func exitCodeOf(err error) int {
 	return exitFailed
 }
 
-// unreachable reports whether the server did not answer.
+// unreachable reports whether the server did not answer. An error of a file is
+// also a net.Error, so the types of the network are asked for.
 func unreachable(err error) bool {
-	return isA[*pgconn.ConnectError](err) || isA[net.Error](err) || errors.Is(err, eventstore.ErrUnknownOutcome) ||
+	return isA[*pgconn.ConnectError](err) || isA[*net.OpError](err) || isA[*net.DNSError](err) || errors.Is(err, eventstore.ErrUnknownOutcome) ||
 		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
 }
 

@@ -75,7 +75,7 @@ func run(ctx context.Context, a *app, args []string) int {
 	}
 	asked := code == exitInterrupted && errors.Is(err, ctx.Err())
 	if (e == nil || !e.silent) && !asked {
-		fmt.Fprintf(a.err, "daybook: %v\n", err)
+		fmt.Fprintf(a.err, "daybook: %s\n", plainText(err.Error()))
 	}
 	return code
 }

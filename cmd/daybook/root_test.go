@@ -92,7 +92,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"migrate sideways":       "unknown command",
 		"version -o yaml":        "want table, wide, json, jsonl or id",
 		"worker":                 "--allow-exec",
-		"dev --http 0.0.0.0:1":   "loopback",
+		"dev --http 7788":        "want HOST:PORT",
 		"dev --log-level chatty": "--log-level chatty",
 	} {
 		c.run(strings.Fields(line)...).exits(exitUsage, said)
@@ -159,6 +159,28 @@ func TestVariablesOfARunAreNoFlags(t *testing.T) {
 	if out := c.run("job", "list").exits(exitOK).out; out != "hello\nnightly-report\n" {
 		t.Errorf("DAYBOOK_OUTPUT=id printed %q", out)
 	}
+}
+
+// An error that has no code of its own is a failure, not an unreachable server.
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	c := offline(t)
+	file := c.file("file", "not a directory")
+	c.run("--data", file, "dev").exits(exitFailed, "choose another with --data")
+	c.run("--data", file, "job", "list").exits(exitFailed, file)
+}
+
+// The likely reason for a table or column that is not there is another version
+// of the schema.
+func TestOldSchemaIsNamed(t *testing.T) {
+	c := newCLI(t)
+	c.exec("DROP TABLE run_summaries")
+	if r := c.run("run", "list").exits(exitFailed, "run_summaries"); strings.Contains(r.err, "migrate up") {
+		t.Errorf("the schema's version is the binary's: %s", r.err)
+	}
+	c.exec("DELETE FROM goose_db_version WHERE version_id > 1")
+	c.run("run", "list").exits(exitFailed, "run_summaries", "the database schema is at version 1, this binary needs", "run 'daybook migrate up'")
+	c.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
+	c.run("run", "list").exits(exitFailed, "version 999", "use a newer daybook")
 }
 
 func TestVersion(t *testing.T) {
