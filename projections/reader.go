@@ -25,6 +25,11 @@ func (r *Reader) Lag(ctx context.Context) (Lag, error) {
 	return l[0], nil
 }
 
+// Lags tells the same of readers of the log by name: RunSummariesName, FeedName.
+func (r *Reader) Lags(ctx context.Context, names ...string) ([]Lag, error) {
+	return lags(ctx, r.store, names)
+}
+
 // FilterError says what is wrong with a question.
 type FilterError struct{ Field, Why string }
 

@@ -59,6 +59,7 @@ type Engine struct {
 	relay     *outbox.Relay
 	projector *projections.Follower
 	feed      *projections.Feed
+	gauges    *gauges
 	waker     *natsjs.Waker
 	publisher *natsjs.Publisher
 	lanes     *laneKeeper
@@ -183,6 +184,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		g.Go(func() error { return (&rpc{nc: e.c.NATS, service: e.service, log: e.c.Logger}).Run(ctx) })
 	}
 	start("presence", nil, e.presence)
+	start("gauges", nil, e.gauges.Step)
 	watch := &natsjs.Watch{JS: e.js, Topology: e.c.Topology, Changed: e.streamChanged, Logger: e.c.Logger}
 	g.Go(func() error { return watch.Run(ctx) })
 	err = g.Wait()

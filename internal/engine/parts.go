@@ -20,6 +20,7 @@ func (e *Engine) newParts() (err error) {
 	if err != nil {
 		return err
 	}
+	e.gauges = newGauges(e.c.Registry, e.c.Store, e.relay, e.c.Logger)
 	e.feed = projections.NewFeed(e.c.Store, projections.FeedConfig{
 		Publisher: e.publisher, Failures: feedFailures{}, Owner: e.c.ID, Wave: e.budget.Publish, Logger: e.c.Logger,
 	})
@@ -54,7 +55,7 @@ func (r releaser) Release(ctx context.Context, hints []eventstore.Hint, reason s
 	}
 	for _, a := range answers {
 		if a.Err == nil {
-			r.metrics.parked.Inc() // a refusal means that the claim is closed already
+			r.metrics.parked.Inc() // a refusal: the claim is closed already, or a worker that polls has started it
 		}
 	}
 	return nil

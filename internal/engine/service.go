@@ -121,7 +121,7 @@ func (v *Service) Snooze(ctx context.Context, actor string, q protocol.SnoozeReq
 func (v *Service) Release(ctx context.Context, actor string, q protocol.ReleaseRequest) ([]protocol.Result, error) {
 	commands := make([]eventstore.Command, len(q.Items))
 	for i, it := range q.Items {
-		commands[i] = eventstore.Command{RunID: it.RunID, Do: domain.ReleaseRun{ClaimID: it.ClaimID, Reason: cmp.Or(it.Reason, "released by its worker")}, Meta: eventstore.Meta{Actor: actor}}
+		commands[i] = eventstore.Command{RunID: it.RunID, Do: domain.ReleaseRun{ClaimID: it.ClaimID, Token: it.Token, Reason: cmp.Or(it.Reason, "released by its worker")}, Meta: eventstore.Meta{Actor: actor}}
 	}
 	return v.close(ctx, protocol.OpRelease, commands)
 }
