@@ -55,10 +55,14 @@ type SnoozeRun struct {
 	Delay   time.Duration
 }
 
-// ReleaseRun gives a claim back, started or not. Undeliverable says that the
-// broker refused the run's message, which counts like a claim nobody started.
+// ReleaseRun gives a claim back, started or not. With a Token it speaks for the
+// delivery whose start was sent with it, and is refused when another delivery of
+// the claim has started. Undeliverable says that the broker refused the run's
+// message: it counts like a claim nobody started, and is refused once somebody
+// has, to whom the hint came another way.
 type ReleaseRun struct {
 	ClaimID       uuid.UUID
+	Token         uuid.UUID // zero: whoever started may be meant
 	Reason        string
 	Undeliverable bool
 }

@@ -197,6 +197,8 @@ func decideRelease(r Run, c ReleaseRun, now time.Time) (Decision, error) {
 		return repeat(r, c.ClaimID, OpRelease)
 	}
 	switch {
+	case r.State == Running && (c.Undeliverable || c.Token != uuid.Nil && c.Token != r.Token):
+		return refuse(r, CodeAlreadyStarted) // the attempt is somebody else's, who is at work
 	case r.CancelRequested:
 		return Decision{Event: cancelled(r, OpRelease)}, nil
 	case r.State == Running:

@@ -36,8 +36,10 @@ fail old       | unknown_run  | stale_claim? | stale_claim  | stale_claim  | sta
 snooze         | unknown_run  | stale_claim? | stale_claim? | not_started  | RunSnoozed         | RunCancelled        | terminal      | terminal     | terminal      | terminal      | terminal
 snooze unknown | unknown_run  | stale_claim? | stale_claim? | stale_claim? | stale_claim?       | stale_claim?        | terminal      | terminal     | terminal      | terminal      | terminal
 release        | unknown_run  | stale_claim? | stale_claim? | RunReleased  | RunInterrupted     | RunCancelled        | terminal      | terminal     | terminal      | terminal      | terminal
+release mine   | unknown_run  | stale_claim? | stale_claim? | RunReleased  | RunInterrupted     | RunCancelled        | terminal      | terminal     | terminal      | terminal      | terminal
+release other  | unknown_run  | stale_claim? | stale_claim? | RunReleased  | already_started    | already_started     | terminal      | terminal     | terminal      | terminal      | terminal
 release old    | unknown_run  | stale_claim? | =RunReleased | =RunReleased | =RunReleased       | =RunReleased        | =RunReleased  | =RunReleased | =RunReleased  | terminal      | terminal
-undeliverable  | unknown_run  | stale_claim? | stale_claim? | RunReleased  | RunInterrupted     | RunCancelled        | terminal      | terminal     | terminal      | terminal      | terminal
+undeliverable  | unknown_run  | stale_claim? | stale_claim? | RunReleased  | already_started    | already_started     | terminal      | terminal     | terminal      | terminal      | terminal
 expire early   | unknown_run  | stale_claim  | stale_claim  | lease_live   | lease_live         | lease_live          | terminal      | terminal     | terminal      | terminal      | terminal
 expire         | unknown_run  | stale_claim  | stale_claim  | RunReleased  | RunRetryScheduled  | RunCancelled        | terminal      | terminal     | terminal      | terminal      | terminal
 expire timeout | unknown_run  | stale_claim  | stale_claim  | RunReleased  | RunRetryScheduled  | RunCancelled        | terminal      | terminal     | terminal      | terminal      | terminal
@@ -79,6 +81,8 @@ var matrixCommands = map[string]struct {
 	"snooze":         {SnoozeRun{ClaimID: goldenClaim, Delay: time.Minute}, 0},
 	"snooze unknown": {SnoozeRun{ClaimID: matrixUnknown, Delay: time.Minute}, 0},
 	"release":        {ReleaseRun{ClaimID: goldenClaim, Reason: "drained"}, 0},
+	"release mine":   {ReleaseRun{ClaimID: goldenClaim, Token: goldenToken, Reason: "drained"}, 0},
+	"release other":  {ReleaseRun{ClaimID: goldenClaim, Token: goldenOther, Reason: "drained"}, 0},
 	"release old":    {ReleaseRun{ClaimID: matrixOld, Reason: "drained"}, 0},
 	"undeliverable":  {ReleaseRun{ClaimID: goldenClaim, Undeliverable: true}, 0},
 	"expire early":   {ExpireRun{Policy: matrixPolicy}, time.Minute - time.Microsecond},

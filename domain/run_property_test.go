@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // accept checks a decided event against the account, and records it.
@@ -128,6 +130,9 @@ func (w *walk) account(before Run, c RunCommand, e RunEvent) {
 	case RunInterrupted:
 		closes(e.ReadyAt, OpRelease)
 		refunds(e.Attempt)
+		if r, ok := c.(ReleaseRun); !ok || r.Undeliverable || r.Token != uuid.Nil && r.Token != before.Token {
+			w.t.Fatalf("%#v interrupted the attempt started with token %s", c, before.Token)
+		}
 	case RunCancelRequested:
 		w.flagged = &e
 	case RunSucceeded:

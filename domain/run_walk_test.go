@@ -123,7 +123,11 @@ func (w *walk) command() RunCommand {
 	case 14, 15:
 		return SnoozeRun{ClaimID: claim, Delay: time.Duration(w.rng.IntN(30)-5) * time.Second}
 	case 16, 17:
-		return ReleaseRun{ClaimID: claim, Reason: text, Undeliverable: w.rng.IntN(2) == 0}
+		r := ReleaseRun{ClaimID: claim, Reason: text, Undeliverable: w.rng.IntN(2) == 0}
+		if n := len(w.tokens); n > 0 && w.rng.IntN(2) == 0 {
+			r.Token = w.tokens[n-1-w.rng.IntN(min(n, 2))]
+		}
+		return r
 	case 18, 19, 20:
 		return ExpireRun{Policy: w.policy, Excused: w.rng.IntN(3) == 0}
 	}
