@@ -62,6 +62,10 @@ func (d *jsonReader) value(depth int) *node {
 				continue
 			}
 			key, at := d.token()
+			if len(n.fields) == maxFields {
+				d.r.tooWide(at)
+				return n
+			}
 			name, _ := key.(string)
 			n.fields = append(n.fields, field{name: name, line: at, value: d.value(depth + 1)})
 		}

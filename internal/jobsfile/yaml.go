@@ -12,9 +12,6 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxTokens bounds what the parser is given: it needs some hundred bytes for each.
-const maxTokens = 1 << 19
-
 // loadYAML reads YAML.
 func (r *reader) loadYAML(src []byte) (root *node) {
 	defer func() {
@@ -50,51 +47,13 @@ func (r *reader) document(file *ast.File) (body ast.Node) {
 		switch {
 		case d.Body == nil || directive:
 		case body != nil:
-			r.add(Problem{Line: lineOf(d.Body), Message: "the file holds several documents", Hint: "put all jobs into one list, or into files of their own"})
+			r.severalDocuments(lineOf(d.Body))
 			return nil
 		default:
 			body = d.Body
 		}
 	}
 	return body
-}
-
-// bounded refuses what the parser, which calls itself for each level, could
-// follow too far. Levels that begin on lines of their own are bounded by the
-// size of the file, as each is indented further; those in brackets and those
-// that begin on one line, or mark one value, are counted.
-func (r *reader) bounded(tokens token.Tokens) bool {
-	if len(tokens) > maxTokens {
-		r.add(Problem{Message: fmt.Sprintf("the file has %d words and signs, at most %d are read", len(tokens), maxTokens), Hint: "split it into several files"})
-		return false
-	}
-	flow, line, opened, marks := 0, 0, 0, 0
-	for _, tk := range tokens {
-		if tk.Position.Line != line {
-			line, opened = tk.Position.Line, 0
-		}
-		switch tk.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			flow++
-		case token.SequenceEndType, token.MappingEndType:
-			flow = max(flow-1, 0)
-		case token.SequenceEntryType, token.MappingValueType:
-			if flow == 0 {
-				opened++
-			}
-		}
-		switch {
-		case tk.Type == token.TagType || tk.Type == token.AnchorType || tk.Type == token.MappingKeyType:
-			marks++
-		case tk.PreviousType() != token.AnchorType: // otherwise it is the anchor's name
-			marks = 0
-		}
-		if flow > maxDepth || opened > maxDepth || marks > maxDepth {
-			r.tooDeep(line)
-			return false
-		}
-	}
-	return true
 }
 
 // syntax reports an error of the parser.

@@ -122,16 +122,25 @@ func TestBounds(t *testing.T) {
 		"braces":              {args(strings.Repeat("{a: ", 20_000)), deep},
 		"closed first":        {args("]" + strings.Repeat("[", 20_000)), deep},
 		"dashes":              {strings.Repeat("- ", 20_000) + "x", deep},
-		"keys":                {strings.Repeat("? ", 20_000) + "x", deep},
+		"keys":                {strings.Repeat("? ", 20_000) + "x", "a key must be text"},
+		"documents":           {strings.Repeat("--- a\n", 20_000), "several documents"},
+		"ends":                {strings.Repeat("a\n...\n", 20_000), "several documents"},
+		"fields":              {args("{}") + strings.Repeat("  f: 1\n", 20_000), "more than 1000 fields"},
+		"fields in braces":    {args("{" + strings.Repeat("f: 1, ", 20_000) + "}"), "more than 1000 fields"},
+		"fields of JSON":      {`{"jobs": {` + strings.Repeat(`"f": 1, `, 20_000) + `"f": 1}}`, "more than 1000 fields"},
+		"empty items":         {args("") + strings.Repeat("  - \n", 20_000), "leaves out more than 1000"},
+		"empty fields":        {"jobs:\n" + strings.Repeat("- name:\n", 20_000), "leaves out more than 1000"},
+		"empty in braces":     {args("[" + strings.Repeat("{a}, ", 20_000) + "]"), "leaves out more than 1000"},
+		"empty after colons":  {args("[" + strings.Repeat("{a: }, ", 20_000) + "]"), "leaves out more than 1000"},
 		"tags":                {"a: " + strings.Repeat("!!x ", 20_000) + "x", deep},
 		"tags on lines":       {"a:\n" + strings.Repeat("!!x\n", 20_000) + "x", deep},
 		"anchors":             {"a: " + strings.Repeat("&x ", 20_000) + "x", deep},
 		"JSON":                {`{"jobs": ` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}", deep},
 		"JSON of the parser":  {`{"jobs": ` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "}", deep},
 		"aliases":             {args("[" + chain(80, "[*PREV]") + "*a79]"), deep},
-		"laughing":            {args("[" + chain(40, "[*PREV, *PREV, *PREV]") + "*a39]"), "more than"},
-		"laughing in vectors": {"jobs:\n- name: a\n  exec:\n    argv: [&big \"" + strings.Repeat("x", 100_000) + "\"" + strings.Repeat(", *big", 1000) + "]\n", "more than"},
-		"merging":             {merging(), "more than"},
+		"laughing":            {args("[" + chain(40, "[*PREV, *PREV, *PREV]") + "*a39]"), "more than 4194304 bytes"},
+		"laughing in vectors": {"jobs:\n- name: a\n  exec:\n    argv: [&big \"" + strings.Repeat("x", 100_000) + "\"" + strings.Repeat(", *big", 1000) + "]\n", "more than 4194304 bytes"},
+		"merging":             {merging(), "more than 524288 values"},
 		"words":               {args("[" + strings.Repeat("1,", 300_000) + "1]"), "words and signs, at most"},
 	} {
 		got := refused(t, c.src)
@@ -142,6 +151,17 @@ func TestBounds(t *testing.T) {
 	if _, err := Parse("f", []byte(args(strings.Repeat("[", 60)+strings.Repeat("]", 60))), Options{}); err != nil {
 		t.Error(err)
 	}
+	fields := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "    f%d: [x, {y: z}]\n", i)
+		}
+		return args("\n" + b.String())
+	}
+	if _, err := Parse("f", []byte(fields(1000)), Options{}); err != nil {
+		t.Error(err)
+	}
+	expect(t, fields(1001), "f:1005: a mapping has more than 1000 fields")
 	long := args("{" + strings.Repeat("a b c: d e f, ", 50) + "x: " + strings.Repeat("y ", 1000) + "}")
 	if got := refused(t, long); len(got) != 49 { // the key is given again and again
 		t.Errorf("%d problems with a long line", len(got))
@@ -162,11 +182,11 @@ func chain(n int, pattern string) string {
 func merging() string {
 	var b strings.Builder
 	b.WriteString("jobs:\n- name: a\n  kind: mine\n  args:\n    base: &base {")
-	for i := range 1000 {
+	for i := range 900 {
 		fmt.Fprintf(&b, "k%d: 1, ", i)
 	}
 	b.WriteString("}\n")
-	for i := range 5000 {
+	for i := range 900 {
 		fmt.Fprintf(&b, "    m%d: {<<: *base}\n", i)
 	}
 	return b.String()
