@@ -80,3 +80,9 @@ func Permanent(err error) bool {
 	}
 	return api.Code == 400 && !slices.Contains(stateCodes, api.ErrorCode)
 }
+
+// Failures gives the failed messages by index, for callers that know only their own port.
+func (e *PartialError) Failures() map[int]error { return e.Failed }
+
+// Permanent reports whether message i would fail again.
+func (e *PartialError) Permanent(i int) bool { return Permanent(e.Failed[i]) }

@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/daybookhq/daybook/worker"
+	"github.com/daybookhq/daybook/worker/protocol"
+)
+
+// A message that the broker refuses for good is parked in sight, and its run is
+// released with the reason and dispatched again once that is possible.
+func TestUndeliverableDispatchIsParkedAndItsRunReleased(t *testing.T) {
+	c := newCluster(t)
+	c.startEngine("engine-1")
+	js := c.nats.JetStream(t)
+	stream, err := js.Stream(t.Context(), protocol.DispatchStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	small := config
+	small.MaxMsgSize = 64
+	if _, err := js.UpdateStream(t.Context(), small); err != nil {
+		t.Fatal(err)
+	}
+	c.startWorker("w-1", 4, func(context.Context, worker.Run[json.RawMessage]) error { return nil })
+	c.apply(noop("report"))
+	c.request("report", 1)
+	c.await(1, 20*time.Second, "SELECT least(count(*), 1) FROM events WHERE type = 'RunReleased' AND actor = 'relay'")
+	if n := c.count("SELECT count(*) FROM outbox WHERE parked_at IS NOT NULL AND last_error <> ''"); n == 0 {
+		t.Error("the refused message is not in sight")
+	}
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	c.await(1, 60*time.Second, succeededRuns)
+	c.checkLog(1)
+}
