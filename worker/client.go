@@ -2,12 +2,10 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,7 +52,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		c.caller.nats = &natsRoute{transport: natsTransport{conn}, suspectFor: defaultTiming.suspectFor}
 	}
 	if cfg.URL != "" {
-		c.caller.http = &enqueueTransport{newHTTPTransport(cfg.HTTPClient, cfg.URL, cfg.Token)}
+		c.caller.http = newHTTPTransport(cfg.HTTPClient, cfg.URL, cfg.Token)
 	}
 	return c, nil
 }
@@ -141,49 +139,4 @@ func Enqueue(ctx context.Context, c *Client, job string, args any, opts ...Enque
 			return Enqueued{}, fmt.Errorf("worker: enqueue %s: %w (last: %w)", job, ctx.Err(), err)
 		}
 	}
-}
-
-// enqueueTransport asks for a run through the jobs API, whose scope is enqueue rather than work.
-type enqueueTransport struct{ *httpTransport }
-
-func (t *enqueueTransport) call(ctx context.Context, op string, request []byte) ([]byte, error) {
-	var req protocol.EnqueueRequest
-	if err := json.Unmarshal(request, &req); err != nil || op != protocol.OpEnqueue || len(req.Items) != 1 {
-		return nil, fmt.Errorf("%s with %d items does not go over the jobs API: %w", op, len(req.Items), errors.Join(err, errNoRoute))
-	}
-	item := req.Items[0]
-	path := "/v1/jobs/" + url.PathEscape(item.Job) + "/runs"
-	item.Job = ""
-	body, err := protocol.Encode(item)
-	if err != nil {
-		return nil, err
-	}
-	reply, status, err := t.post(ctx, path, body)
-	if err != nil {
-		return nil, err
-	}
-	if status != http.StatusOK && status != http.StatusCreated && status != http.StatusAccepted {
-		err := httpError(op, status, reply)
-		var e *protocol.Error
-		if errors.As(err, &e) && status == http.StatusNotFound {
-			e.Code = protocol.CodeNotFound
-		}
-		return nil, err
-	}
-	var run struct {
-		RunID   uuid.UUID `json:"run_id"`
-		ID      uuid.UUID `json:"id"`
-		Created *bool     `json:"created"`
-	}
-	if err := json.Unmarshal(reply, &run); err != nil {
-		return nil, fmt.Errorf("POST %s: %w", path, err)
-	}
-	if run.RunID == uuid.Nil {
-		run.RunID = run.ID
-	}
-	result := protocol.EnqueueResult{RunID: run.RunID, Created: status == http.StatusCreated}
-	if run.Created != nil {
-		result.Created = *run.Created
-	}
-	return protocol.Encode(protocol.Reply[protocol.EnqueueResult]{Results: []protocol.EnqueueResult{result}})
 }

@@ -2,8 +2,6 @@ package worker_test
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -179,26 +177,4 @@ func (e *engine) enqueue(i protocol.EnqueueItem) protocol.EnqueueResult {
 	}
 	e.log = append(e.log, "enqueue "+string(i.Args))
 	return protocol.EnqueueResult{RunID: id, Created: !ok}
-}
-
-func (e *engine) handleEnqueue(w http.ResponseWriter, job string, body []byte) {
-	var item protocol.EnqueueItem
-	if err := json.Unmarshal(body, &item); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	item.Job = job
-	e.mu.Lock()
-	r := e.enqueue(item)
-	e.mu.Unlock()
-	switch {
-	case r.Error != nil:
-		w.WriteHeader(http.StatusNotFound)
-		io.WriteString(w, `{"title":"Not found"}`)
-	case r.Created:
-		w.WriteHeader(http.StatusCreated)
-		w.Write(encode(map[string]any{"run_id": r.RunID, "created": true}))
-	default:
-		w.Write(encode(map[string]any{"run_id": r.RunID, "created": false}))
-	}
 }

@@ -159,10 +159,6 @@ func (e *engine) handle(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"type":"unauthorized","title":"token lacks the scope work"}`)
 		return
 	}
-	if job, ok := strings.CutPrefix(r.URL.Path, "/v1/jobs/"); ok {
-		e.handleEnqueue(w, strings.TrimSuffix(job, "/runs"), body)
-		return
-	}
 	op := strings.TrimPrefix(r.URL.Path, "/v1/work/")
 	if op == protocol.OpPoll {
 		e.handlePoll(w, r, body)

@@ -215,7 +215,7 @@ func (c *caller) do(ctx context.Context, op string, request []byte, limit time.D
 
 // close lets go of idle HTTP connections.
 func (c *caller) close() {
-	if t, ok := c.http.(interface{ close() }); ok {
+	if t, ok := c.http.(*httpTransport); ok {
 		t.close()
 	}
 }

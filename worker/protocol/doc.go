@@ -6,7 +6,7 @@
 // An operation is a NATS request to RPCSubject(op), "daybook.v1.rpc.start", or POST HTTPPath(op),
 // "/v1/work/start", under an engine's URL. Both carry the same JSON: snake_case keys, RFC 3339 instants in UTC with
 // microseconds, durations as Go strings ("1m30s"), ids as lower-case UUID strings. Readers ignore unknown fields.
-// HTTP requests carry "Authorization: Bearer TOKEN" where the engine wants tokens (scope work, or enqueue for enqueue);
+// HTTP requests carry "Authorization: Bearer TOKEN" where the engine wants tokens (scope work; enqueue takes the scope enqueue too);
 // over NATS the permissions of the connection decide. poll exists over HTTP only.
 //
 // A request of items is answered by {"results": […]}, one result per item in the order of the items, or by
