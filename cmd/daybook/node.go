@@ -30,10 +30,21 @@ import (
 // node is an engine replica with its connections and its HTTP port.
 type node struct {
 	store    *eventstore.Store
+	api      *eventstore.Store // with a pool of its own; nil without the role
 	engine   *engine.Engine
 	registry *prometheus.Registry
 	listener net.Listener
 	log      *slog.Logger
+
+	localToken string // of the worker in this process; empty: there is none
+}
+
+// close gives the connections back.
+func (n *node) close() {
+	n.store.Close()
+	if n.api != nil {
+		n.api.Close()
+	}
 }
 
 // openNode connects an engine. The NATS connection stays the caller's.
@@ -67,28 +78,52 @@ func openNode(ctx context.Context, dsn string, nc *nats.Conn, topology natsjs.To
 		store.Close()
 		return nil, err
 	}
-	return &node{store: store, engine: e, registry: registry, listener: l, log: log}, nil
+	n := &node{store: store, engine: e, registry: registry, listener: l, log: log}
+	if roles.API {
+		if n.api, err = eventstore.Open(ctx, eventstore.Config{DSN: dsn, OpsConns: 1, LoopConns: apiConns, Actor: "http:" + id, Logger: log}); err != nil {
+			store.Close()
+			return nil, err
+		}
+	}
+	if err := guarded(ctx, l, store); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// apiConns is how many connections the HTTP API may have to the database. They
+// are its own: what people ask for does not hold up the engine's loops.
+const apiConns = 8
+
+// guarded refuses an address beyond loopback while there is no token to guard it.
+func guarded(ctx context.Context, l net.Listener, store *eventstore.Store) error {
+	if addr, ok := l.Addr().(*net.TCPAddr); ok && addr.IP.IsLoopback() {
+		return nil
+	}
+	configured, err := httpapi.NewTokens(store.Pool()).Configured(ctx)
+	if err == nil && !configured {
+		err = usage("--http %s: without tokens Daybook listens on loopback addresses only, for example 127.0.0.1:7788: make a token with 'daybook token create' first", l.Addr())
+	}
+	return err
 }
 
 // run serves until ctx ends.
 func (n *node) run(ctx context.Context) error {
-	defer n.store.Close()
+	defer n.close()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.engine.Run(ctx) })
-	h := httpapi.Handler(httpapi.Config{Work: n.engine.Service(), Ready: n.engine.Ready, Gather: n.registry, Logger: n.log})
+	h := httpapi.Handler(httpapi.Config{Store: n.api, Work: n.engine.Service(), Wake: n.engine, LocalToken: n.localToken,
+		Ready: n.engine.Ready, Gather: n.registry, Logger: n.log})
 	g.Go(func() error { return httpapi.Serve(ctx, n.listener, h, n.log) })
 	return g.Wait()
 }
 
-// listen opens the HTTP port, loopback only: there are no tokens that could
-// guard another address.
+// listen opens the HTTP port. Nothing is served on it before openNode has seen
+// that the address is loopback or guarded.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, usage("--http %s: want HOST:PORT, for example 127.0.0.1:7788", addr)
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, usage("--http %s: without tokens Daybook listens on loopback addresses only, for example 127.0.0.1:7788", addr)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	switch {

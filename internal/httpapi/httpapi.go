@@ -1,4 +1,9 @@
-// Package httpapi serves health, metrics and the worker protocol over HTTP.
+// Package httpapi is the HTTP surface of an engine: the API for people and
+// programs, the worker protocol, health and metrics.
+//
+// What is served is described by an OpenAPI document that is made from the same
+// registrations. A route is served only if it was registered with the scope that
+// it needs: there is no way to add one without.
 package httpapi
 
 import (
@@ -9,151 +14,166 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/projections"
+	"github.com/daybookhq/daybook/projections/evidence"
 	"github.com/daybookhq/daybook/worker/protocol"
 )
 
-// Worker answers calls of the worker protocol.
+// Worker answers calls of the worker protocol, and asks for runs.
 type Worker interface {
 	Handle(ctx context.Context, op, actor string, body []byte) []byte
+	Enqueue(ctx context.Context, actor string, items []protocol.EnqueueItem) ([]protocol.EnqueueResult, error)
 }
 
-// Config says what is served.
+// Waker is told that there is something to do.
+type Waker interface {
+	Due(queue string) // runs of the queue may have come due
+	JobsChanged()     // instants may have come due or moved
+}
+
+// Config says what is served. Without a Store that is health and metrics only.
 type Config struct {
-	Work   Worker                          // nil: no worker protocol
+	// Store is the API's own: what people ask for must not take connections
+	// from the engine's loops.
+	Store  *eventstore.Store
+	Work   Worker
+	Wake   Waker
+	Events http.Handler // GET /v1/events, a stream without end; nil: there is none
+
+	// LocalToken is a bearer token of this process's own worker, that no
+	// database knows; empty: there is none.
+	LocalToken string
+
 	Ready  func(ctx context.Context) error // why the process is not ready; nil if it is
 	Gather prometheus.Gatherer
 	Logger *slog.Logger
 }
 
-// maxBody is more than a full request of the protocol, which is bounded by
-// items; results and outputs have bounds of their own.
-const maxBody = 8 << 20
+// api is the routes and what they use.
+type api struct {
+	Config
+	read   *projections.Reader
+	audit  *evidence.Auditor
+	tokens *Tokens
+	keys   *idempotencyKeys
+	huma   huma.API
+	mux    *http.ServeMux
+	routes map[string]*route // by pattern
+	slots  chan struct{}
+	cross  *http.CrossOriginProtection
+}
+
+// route is what the middleware has to know of a pattern.
+type route struct {
+	scopes  []Scope       // any of them is enough; none: open to all
+	creates bool          // takes an Idempotency-Key
+	limit   int64         // of the body, in bytes
+	timeout time.Duration // 0: none, for what has a time of its own
+}
+
+const (
+	requestTimeout = 30 * time.Second
+	maxJSON        = 1 << 20
+	maxBatch       = 8 << 20
+	// maxServed is how many requests are served at a time, without those of
+	// workers: enough for the pool of the API to be the limit, and little enough
+	// for memory.
+	maxServed = 256
+)
 
 // Handler is the HTTP surface. It has a mux of its own: libraries register
 // debugging handlers on the default one.
 func Handler(c Config) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+	a := newAPI(c)
+	return a
+}
+
+func newAPI(c Config) *api {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &api{Config: c, mux: http.NewServeMux(), routes: map[string]*route{}, slots: make(chan struct{}, maxServed), cross: http.NewCrossOriginProtection()}
+	if c.Store == nil {
+		a.health()
+		return a
+	}
+	a.tokens = NewTokens(c.Store.Pool())
+	a.keys = &idempotencyKeys{pool: c.Store.Pool(), busy: requestTimeout + 10*time.Second}
+	a.read = projections.NewReader(c.Store)
+	a.audit = evidence.New(c.Store)
+	a.build()
+	return a
+}
+
+// build adds all routes and the document made from them.
+func (a *api) build() {
+	a.huma = humago.New(a.mux, a.humaConfig())
+	a.health()
+	a.jobRoutes()
+	a.jobChangeRoutes()
+	a.jobAnswerRoutes()
+	a.runRoutes()
+	a.runChangeRoutes()
+	a.operationRoutes()
+	a.workRoutes()
+	if a.Events != nil {
+		a.plain("GET /v1/events", &route{scopes: []Scope{ScopeRead}}, a.Events.ServeHTTP)
+	}
+	a.document()
+}
+
+// plain adds a route that huma does not know.
+func (a *api) plain(pattern string, r *route, h http.HandlerFunc) {
+	a.routes[pattern] = r
+	a.mux.HandleFunc(pattern, h)
+}
+
+func (a *api) health() {
+	open := func() *route { return &route{timeout: requestTimeout, limit: maxJSON} }
+	a.plain("GET /livez", open(), func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	a.plain("GET /readyz", open(), func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
-		if err := c.Ready(ctx); err != nil {
-			problem(w, http.StatusServiceUnavailable, "not-ready", err.Error())
+		if err := a.Ready(ctx); err != nil {
+			a.refuse(w, r, newProblem(kindNotReady, err.Error()))
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(c.Gather, promhttp.HandlerOpts{}))
-	if c.Work != nil {
-		mux.HandleFunc("POST "+protocol.HTTPPath("{op}"), func(w http.ResponseWriter, r *http.Request) {
-			body, ok := readBody(w, r)
-			if !ok {
-				return
-			}
-			reply(w, c.Work.Handle(r.Context(), r.PathValue("op"), "", body))
-		})
-		mux.HandleFunc("POST /v1/jobs/{name}/runs", func(w http.ResponseWriter, r *http.Request) { enqueue(c.Work, w, r) })
-	}
-	return mux
+	a.plain("GET /metrics", open(), promhttp.HandlerFor(a.Gather, promhttp.HandlerOpts{}).ServeHTTP)
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		problem(w, http.StatusRequestEntityTooLarge, "too-large", "the body exceeds 8 MiB: send fewer items")
-	case err != nil:
-		problem(w, http.StatusBadRequest, "bad-request", "the body cannot be read: "+err.Error())
+// refuse answers with a problem.
+func (a *api) refuse(w http.ResponseWriter, r *http.Request, p *Problem) {
+	p = a.complete(r.Context(), p)
+	for name, values := range p.headers {
+		w.Header()[name] = values
 	}
-	return body, err == nil
+	w.Header().Set("Content-Type", problemType)
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
 }
 
-// enqueue makes one run; the body is an EnqueueItem without the job.
-func enqueue(work Worker, w http.ResponseWriter, r *http.Request) {
-	body, ok := readBody(w, r)
-	if !ok {
-		return
+// complete adds what the request says, and logs what is the server's fault.
+func (a *api) complete(ctx context.Context, p *Problem) *Problem {
+	c := callOf(ctx)
+	p.Instance, p.RequestID = c.url.Path, c.id
+	if p.cause != nil {
+		a.Logger.ErrorContext(ctx, "request failed", "path", p.Instance, "request_id", p.RequestID, "status", p.Status, "error", p.cause)
 	}
-	var item protocol.EnqueueItem
-	if len(body) > 0 {
-		if err := json.Unmarshal(body, &item); err != nil {
-			problem(w, http.StatusBadRequest, "bad-request", "the body cannot be read: "+err.Error())
-			return
-		}
-	}
-	item.Job = r.PathValue("name")
-	request, err := json.Marshal(protocol.EnqueueRequest{Items: []protocol.EnqueueItem{item}})
-	if err != nil {
-		problem(w, http.StatusBadRequest, "bad-request", err.Error())
-		return
-	}
-	var got protocol.Reply[protocol.EnqueueResult]
-	if err := json.Unmarshal(work.Handle(r.Context(), protocol.OpEnqueue, "", request), &got); err != nil || got.Error == nil && len(got.Results) != 1 {
-		problem(w, http.StatusInternalServerError, "internal", "the reply cannot be read")
-		return
-	}
-	fault := got.Error
-	if fault == nil {
-		fault = got.Results[0].Error
-	}
-	if fault != nil {
-		problem(w, statusOf(fault.Code), strings.ReplaceAll(string(fault.Code), "_", "-"), fault.Message)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if got.Results[0].Created {
-		w.WriteHeader(http.StatusCreated)
-	}
-	_ = json.NewEncoder(w).Encode(got.Results[0])
+	return p
 }
 
-// reply sends the protocol's own answer, with a status that proxies and people
-// understand.
-func reply(w http.ResponseWriter, body []byte) {
-	var head struct {
-		Error *protocol.Error `json:"error"`
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if json.Unmarshal(body, &head) == nil && head.Error != nil {
-		w.WriteHeader(statusOf(head.Error.Code))
-	}
-	_, _ = w.Write(body)
-}
-
-func statusOf(code protocol.ErrorCode) int {
-	switch code {
-	case protocol.CodeInvalid:
-		return http.StatusBadRequest
-	case protocol.CodeUnauthorized:
-		return http.StatusUnauthorized
-	case protocol.CodeTooLarge:
-		return http.StatusRequestEntityTooLarge
-	case protocol.CodeUnknownOp, protocol.CodeNotFound:
-		return http.StatusNotFound
-	case protocol.CodeConflict:
-		return http.StatusConflict
-	case protocol.CodeUnavailable:
-		return http.StatusServiceUnavailable
-	case protocol.CodeInternal:
-	}
-	return http.StatusInternalServerError
-}
-
-// problem answers with RFC 9457 problem details.
-func problem(w http.ResponseWriter, status int, kind, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"type": "/problems/" + kind, "title": http.StatusText(status), "status": status, "detail": detail})
-}
-
-// Serve serves until ctx ends, then lets requests finish for a few seconds.
+// Serve serves until ctx ends, then lets requests finish for a few seconds. What
+// takes longer to answer than a request may sets its own write deadline.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
 	s := &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute,

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/internal/client"
+	"github.com/daybookhq/daybook/internal/httpapi"
+)
+
+func newToken(a *app) *cobra.Command {
+	return group(&cobra.Command{
+		Use:     "token",
+		Aliases: []string{"tokens"},
+		Short:   "Make, list and revoke tokens of the HTTP API",
+		Long: `Without any token the HTTP API answers requests of its own machine. As soon as there is
+one, every request needs one, and addresses beyond loopback may be served.
+
+Scopes: read, enqueue (ask for runs), operate (pause, cancel, retry, backfill), work
+(execute runs), admin (define and archive jobs, and everything else).`,
+		Example: "  daybook token create ci --scope read --scope enqueue --expires-in 2160h\n  daybook token list\n  daybook token revoke ci",
+	}, newTokenCreate(a), newTokenList(a), newTokenRevoke(a))
+}
+
+// withTokens connects, calls f and disconnects.
+func (a *app) withTokens(cmd *cobra.Command, f func(ctx context.Context, t *httpapi.Tokens) error) error {
+	o, err := a.target()
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	db, err := client.Open(ctx, o)
+	if err == nil {
+		err = f(ctx, httpapi.NewTokens(db.Store().Pool()))
+		db.Close()
+	}
+	var wrong *httpapi.TokenError
+	switch {
+	case errors.As(err, &wrong):
+		return usage("%v", err)
+	case errors.Is(err, httpapi.ErrNoToken):
+		return &exitError{code: exitNotFound, err: err}
+	}
+	return explainSchema(ctx, o.DSN, err)
+}
+
+func newTokenCreate(a *app) *cobra.Command {
+	var out format
+	var scopes []string
+	var life time.Duration
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a token",
+		Long: `Writes the token to stdout: it is shown this one time, and only its hash is kept. The name
+is recorded in every event that comes about with the token, and is never used again.`,
+		Example: "  daybook token create ci --scope enqueue --expires-in 2160h\n  export DAYBOOK_TOKEN=$(daybook token create me --scope admin)",
+		Args:    takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := httpapi.NewToken{Name: args[0], Life: life, By: actor()}
+			for _, s := range scopes {
+				q.Scopes = append(q.Scopes, httpapi.Scope(s))
+			}
+			return a.withTokens(cmd, func(ctx context.Context, t *httpapi.Tokens) error {
+				secret, made, err := t.Create(ctx, q)
+				if err != nil {
+					return err
+				}
+				if out == asJSON || out == asLines {
+					return a.writeJSON(out, struct {
+						Secret string `json:"secret"`
+						httpapi.Token
+					}{secret, made})
+				}
+				fmt.Fprintf(a.err, "token %s (%s) is made; it is shown this one time:\n", made.Name, scopeList(made))
+				_, err = fmt.Fprintln(a.out, secret)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "read, enqueue, operate, work or admin; repeatable")
+	cmd.Flags().DurationVar(&life, "expires-in", 0, "how long it lasts, for example 2160h; 0: until it is revoked")
+	outputFlag(cmd, &out, asTable)
+	return cmd
+}
+
+func newTokenList(a *app) *cobra.Command {
+	var out format
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List tokens, also those that are over",
+		Example: "  daybook token list\n  daybook token list -o json",
+		Args:    takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withTokens(cmd, func(ctx context.Context, t *httpapi.Tokens) error {
+				tokens, err := t.List(ctx)
+				if err != nil {
+					return err
+				}
+				return write(a, out, a.tokenList(tokens))
+			})
+		},
+	}
+	outputFlag(cmd, &out, asTable)
+	return cmd
+}
+
+func (a *app) tokenList(tokens []httpapi.Token) list[httpapi.Token] {
+	return list[httpapi.Token]{
+		items: tokens,
+		whole: map[string]any{"tokens": tokens},
+		id:    func(t httpapi.Token) string { return t.Name },
+		empty: "there are no tokens: the HTTP API answers this machine only",
+		columns: []column[httpapi.Token]{
+			{title: "NAME", text: func(t httpapi.Token) string { return t.Name }},
+			{title: "SCOPES", text: scopeList},
+			{title: "STATE", text: func(t httpapi.Token) string {
+				switch {
+				case t.Live:
+					return "live"
+				case t.RevokedAt != nil:
+					return "revoked"
+				}
+				return "expired"
+			}},
+			{title: "EXPIRES", text: func(t httpapi.Token) string { return a.clockOr(t.ExpiresAt, "never") }},
+			{title: "CREATED", text: func(t httpapi.Token) string { return a.clock(t.CreatedAt) }},
+			{title: "BY", wide: true, text: func(t httpapi.Token) string { return t.CreatedBy }},
+			{title: "REVOKED", wide: true, text: func(t httpapi.Token) string { return a.clockOr(t.RevokedAt, "") }},
+		},
+	}
+}
+
+func scopeList(t httpapi.Token) string {
+	words := make([]string, len(t.Scopes))
+	for i, s := range t.Scopes {
+		words[i] = string(s)
+	}
+	return strings.Join(words, ",")
+}
+
+func newTokenRevoke(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke NAME",
+		Short:   "End a token",
+		Long:    "Engines notice within five seconds. Its name stays in the history and in the list.",
+		Example: "  daybook token revoke ci",
+		Args:    takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withTokens(cmd, func(ctx context.Context, t *httpapi.Tokens) error {
+				if err := t.Revoke(ctx, args[0], actor()); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.err, "token %s is revoked\n", args[0])
+				return nil
+			})
+		},
+	}
+}

@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/daybookhq/daybook/internal/client"
+	"github.com/daybookhq/daybook/projections"
+)
+
+type queuesOutput struct {
+	Body struct {
+		Queues []projections.QueueStats `json:"queues"`
+	}
+}
+
+type workersOutput struct {
+	Body struct {
+		Workers []client.Worker `json:"workers"`
+	}
+}
+
+func (a *api) operationRoutes() {
+	handle(a, operation{id: "list-queues", method: http.MethodGet, path: "/v1/queues", tag: tagOperations, scopes: []Scope{ScopeRead},
+		summary: "Show the depth of every lane", description: "A lane is a queue and a kind: those in which something waits or runs, or that a worker declares."}, a.listQueues)
+	handle(a, operation{id: "list-workers", method: http.MethodGet, path: "/v1/workers", tag: tagOperations, scopes: []Scope{ScopeRead},
+		summary: "List the workers that were heard of lately", description: "One that was silent for 15 seconds is not listed. A worker with 0 slots drains."}, a.listWorkers)
+}
+
+func (a *api) listQueues(ctx context.Context, _ *struct{}) (*queuesOutput, error) {
+	found, err := a.read.Queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &queuesOutput{}
+	out.Body.Queues = append([]projections.QueueStats{}, found...)
+	return out, nil
+}
+
+func (a *api) listWorkers(ctx context.Context, _ *struct{}) (*workersOutput, error) {
+	found, err := a.Store.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	loads, err := a.Store.Loads(ctx)
+	if err != nil {
+		return nil, err
+	}
+	running := map[string]int{}
+	for _, l := range loads {
+		if l.Worker != "" {
+			running[l.Worker] += l.Claims
+		}
+	}
+	out := &workersOutput{}
+	out.Body.Workers = make([]client.Worker, len(found))
+	for i, w := range found {
+		lanes := make([]client.Lane, len(w.Lanes))
+		for k, l := range w.Lanes {
+			lanes[k] = client.Lane(l)
+		}
+		out.Body.Workers[i] = client.Worker{ID: w.ID, Host: w.Host, Version: w.Version, Lanes: lanes, Slots: w.Slots, Running: running[w.ID],
+			FirstSeen: w.FirstSeen, SeenAt: w.SeenAt}
+	}
+	return out, nil
+}
