@@ -30,22 +30,26 @@ var policy = map[string][]string{
 
 	// Storage knows PostgreSQL, and nothing of NATS or HTTP.
 	"migrations":           {pgx, goose},
-	"eventstore":           {"domain/...", uuid, pgx, xsync},
-	"outbox":               {"domain/...", "eventstore", "worker/protocol", uuid, pgx, watermill, wmSQL, xsync}, // a dispatch is stored as it is sent
-	"projections":          {"domain/...", "eventstore", "worker/protocol", uuid, pgx, watermill, xsync},
+	"eventstore":           {"domain/...", "internal/crashpoint", uuid, pgx, xsync},
+	"outbox":               {"domain/...", "eventstore", "worker/protocol", "internal/crashpoint", uuid, pgx, watermill, wmSQL, xsync}, // a dispatch is stored as it is sent
+	"projections":          {"domain/...", "eventstore", "worker/protocol", "internal/crashpoint", uuid, pgx, watermill, xsync},
 	"projections/evidence": {"domain/...", "eventstore", "projections", uuid, pgx},
+
+	// Leaves that all but the domain and what user programs import may use.
+	"internal/crashpoint": {},
+	"internal/explorer":   {}, // a model, which nothing uses but its tests
 
 	// What user programs import brings the NATS client and nothing else.
 	"worker":          {"worker/protocol", uuid, nats},
 	"worker/protocol": {uuid},
-	"examples/...":    {"worker", "worker/protocol", uuid},
+	"examples/...":    {"worker", "worker/protocol", uuid, nats},
 
 	// One adapter speaks JetStream. The engine answers requests over core NATS,
 	// and as it assembles the parts it hands the adapter its connection.
 	"internal/natsjs":      {"domain/...", "worker/protocol", "outbox", uuid, nats, natsd, watermill, xsync, xsys},
 	"internal/eventstream": {"eventstore", "projections", uuid},
 	"internal/engine": {
-		"domain/...", "eventstore", "outbox", "projections/...", "migrations", "worker/protocol", "internal/natsjs",
+		"domain/...", "eventstore", "outbox", "projections/...", "migrations", "worker/protocol", "internal/natsjs", "internal/crashpoint",
 		uuid, pgx, nats, watermill, prom, xsync,
 	},
 
