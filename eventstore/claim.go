@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/internal/crashpoint"
 )
 
 // Hint tells a worker what it may start. It carries no arguments: those come
@@ -149,6 +150,9 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 		lane.advance(tx.now, nil, false)
 		return Claimed{Now: tx.now}, nil
 	}
+	if err := crashpoint.Err(crashpoint.ClaimPostSelect); err != nil {
+		return Claimed{}, err
+	}
 	placed, err := s.place(ctx, tx, taken)
 	if err != nil {
 		return Claimed{}, err
@@ -183,8 +187,12 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 		return Claimed{}, fmt.Errorf("write dispatches: %w", err)
 	}
 	s.pausing("claim")
+	crashpoint.At(crashpoint.ClaimPreCommit)
 	if err := tx.commit(ctx, b); err != nil {
 		return Claimed{}, conflict(err)
+	}
+	if err := crashpoint.Err(crashpoint.ClaimPostCommit); err != nil {
+		return Claimed{}, err
 	}
 	committed()
 	lane.advance(tx.now, seen, full)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/domain/schedule"
+	"github.com/daybookhq/daybook/internal/crashpoint"
 )
 
 // Command is something asked of one run. Timeouts and retry policies need not be
@@ -152,16 +153,34 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 	if err != nil {
 		return nil, err
 	}
+	points := outcomePoints
+	if _, start := commands[0].Do.(domain.StartRun); start {
+		points = startPoints // the two come in batches of their own
+	}
+	if err := crashpoint.Err(points.postDecide); err != nil {
+		return nil, err
+	}
 	b := &pgx.Batch{}
 	if !changes.queue(b, s.sql) {
 		return answers, nil
 	}
 	s.pausing("execute")
+	crashpoint.At(points.preCommit)
 	if err := tx.commit(ctx, b); err != nil {
 		return nil, conflict(err)
 	}
+	if err := crashpoint.Err(points.postCommit); err != nil {
+		return nil, err
+	}
 	return answers, nil
 }
+
+var (
+	startPoints   = executePoints{crashpoint.StartPostDecide, crashpoint.StartPreCommit, crashpoint.StartPostCommit}
+	outcomePoints = executePoints{crashpoint.OutcomePostDecide, crashpoint.OutcomePreCommit, crashpoint.OutcomePostCommit}
+)
+
+type executePoints struct{ postDecide, preCommit, postCommit crashpoint.Point }
 
 // table is where a run's live row was found.
 type table int

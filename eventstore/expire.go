@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/internal/crashpoint"
 )
 
 // The reaper's guard is the condition on lease_until: FOR UPDATE evaluates it
@@ -83,6 +84,9 @@ func (s *Store) expire(ctx context.Context, limit int, excused bool) ([]Expired,
 	if len(commands) == 0 {
 		return nil, nil
 	}
+	if err := crashpoint.Err(crashpoint.ReaperPostSelect); err != nil {
+		return nil, err
+	}
 	answers, changes, err := s.decide(ctx, tx, commands, keys, found)
 	if err != nil {
 		return nil, err
@@ -90,8 +94,12 @@ func (s *Store) expire(ctx context.Context, limit int, excused bool) ([]Expired,
 	b := &pgx.Batch{}
 	if changes.queue(b, s.sql) {
 		s.pausing("expire")
+		crashpoint.At(crashpoint.ReaperPreCommit)
 		if err := tx.commit(ctx, b); err != nil {
 			return nil, conflict(err)
+		}
+		if err := crashpoint.Err(crashpoint.ReaperPostCommit); err != nil {
+			return nil, err
 		}
 	}
 	var out []Expired

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/internal/crashpoint"
 )
 
 // Materialized is what one pass of the materializer did.
@@ -83,6 +84,9 @@ func (s *Store) materialize(ctx context.Context, limit int, span *span) (Materia
 	if len(jobs) == 0 {
 		return out, nil
 	}
+	if err := crashpoint.Err(crashpoint.MaterializePostSelect); err != nil {
+		return Materialized{}, err
+	}
 	var w jobWrites
 	for i := range jobs {
 		j := &jobs[i]
@@ -99,6 +103,7 @@ func (s *Store) materialize(ctx context.Context, limit int, span *span) (Materia
 	if err := s.writeJobs(ctx, tx, &w, span); err != nil {
 		return Materialized{}, err
 	}
+	crashpoint.At(crashpoint.MaterializePostCommit)
 	for _, f := range w.fires {
 		out.Runs = append(out.Runs, f.run)
 	}
@@ -214,6 +219,7 @@ func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span
 	}
 	due.queueDue(b)
 	w.events.queue(b)
+	crashpoint.At(crashpoint.MaterializePreCommit) // commands on jobs come by here too
 	return conflict(tx.commit(ctx, b))
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/internal/crashpoint"
 )
 
 // Claims are read and written by pages, so that a transaction holds one page in
@@ -75,6 +77,9 @@ func (s *Store) rearm(ctx context.Context, stream string, created time.Time, out
 	if known.Equal(created) {
 		return 0, nil
 	}
+	if err := crashpoint.Err(crashpoint.RearmPostSelect); err != nil {
+		return 0, err
+	}
 	generation++
 	var n int
 	var handOver []func()
@@ -105,7 +110,11 @@ func (s *Store) rearm(ctx context.Context, stream string, created time.Time, out
 		}
 	}
 	b.Queue(updateStream, stream, created, generation)
+	crashpoint.At(crashpoint.RearmPreCommit)
 	if err := tx.commit(ctx, b); err != nil {
+		return 0, err
+	}
+	if err := crashpoint.Err(crashpoint.RearmPostCommit); err != nil {
 		return 0, err
 	}
 	for _, committed := range handOver {

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/crashpoint"
 )
 
 // PartialError is the shape of a Publisher's error that tells the messages of a call apart. All messages it does not
@@ -63,7 +64,13 @@ func (r *Relay) publish(ctx context.Context, live []dispatch) error {
 		d.wire.SetContext(ctx)
 		wire[i] = d.wire
 	}
-	return r.Publisher.Publish(live[0].subject(), wire...)
+	if err := crashpoint.Err(crashpoint.RelayPrePublish); err != nil {
+		return err
+	}
+	if err := r.Publisher.Publish(live[0].subject(), wire...); err != nil {
+		return err
+	}
+	return crashpoint.Err(crashpoint.RelayPostPublish)
 }
 
 // verdict is what is left of a pack.

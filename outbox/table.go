@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/daybookhq/daybook/internal/crashpoint"
 )
 
 // The packs that nobody has any more, those that have waited longest first. SKIP LOCKED gives relays disjoint ones;
@@ -60,6 +62,11 @@ func (r *Relay) poll(ctx context.Context, here []uuid.UUID) error {
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("lease packs: %w", err)
+	}
+	if found > 0 {
+		if err := crashpoint.Err(crashpoint.RelayPostPoll); err != nil {
+			return err // the lease of the packs runs out
+		}
 	}
 	r.count.recovered.Add(uint64(len(packs)))
 	if found == most {
@@ -167,6 +174,9 @@ func (r *Relay) flush(ctx context.Context, all bool) error {
 	ids := r.desk.overdue(all)
 	if len(ids) == 0 {
 		return nil
+	}
+	if err := crashpoint.Err(crashpoint.RelayPreDelete); err != nil {
+		return r.database(ctx, err)
 	}
 	if _, err := r.DB.Exec(ctx, deleteIdle, ids); err != nil {
 		return r.database(ctx, fmt.Errorf("delete %d published packs: %w", len(ids), err))

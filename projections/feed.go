@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/crashpoint"
 	"github.com/daybookhq/daybook/worker/protocol"
 )
 
@@ -114,15 +115,24 @@ func (f *Feed) Step(ctx context.Context) (did bool, next time.Duration, err erro
 		if err := f.read(ctx); err != nil {
 			return false, f.c.Tick, err
 		}
+		if err := crashpoint.Err(crashpoint.FeedPostRead); err != nil {
+			return false, f.c.Tick, err
+		}
 	}
 	full := len(f.pending) == f.c.Limit
 	moved := len(f.pending) > 0
 	if err := f.publish(ctx); err != nil {
 		return moved, f.c.Tick, errors.Join(err, f.save(ctx, f.at, false))
 	}
+	if moved {
+		if err := crashpoint.Err(crashpoint.FeedPostPublish); err != nil {
+			return moved, f.c.Tick, err
+		}
+	}
 	if err := f.save(ctx, *f.next, moved); err != nil {
 		return moved, 0, err
 	}
+	crashpoint.At(crashpoint.FeedPostSave)
 	f.at, f.next = *f.next, nil
 	if full {
 		return true, 0, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/crashpoint"
 )
 
 // Config says how to follow the log. The zero Config is complete.
@@ -159,6 +160,9 @@ func (f *Follower) step(ctx context.Context, m *member) (did bool, next time.Dur
 	if err != nil {
 		return false, f.tick, err
 	}
+	if err := crashpoint.Err(crashpoint.ProjectorPostRead); err != nil {
+		return false, f.tick, err
+	}
 	scanning := m.at.Scan != nil || after.Scan != nil
 	atEnd := !scanning && len(page) < m.limit
 	if atEnd && len(page) == 0 && time.Since(m.saved) < f.lease/3 {
@@ -229,8 +233,14 @@ func (f *Follower) writePage(ctx context.Context, m *member, page []eventstore.R
 		if err != nil {
 			return err
 		}
-		return f.park(ctx, tx, m, poison)
+		if err := f.park(ctx, tx, m, poison); err != nil {
+			return err
+		}
+		return crashpoint.Err(crashpoint.ProjectorPreCommit)
 	})
+	if err == nil {
+		err = crashpoint.Err(crashpoint.ProjectorPostCommit)
+	}
 	return now, err
 }
 

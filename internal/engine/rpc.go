@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/daybookhq/daybook/internal/crashpoint"
 	"github.com/daybookhq/daybook/worker/protocol"
 )
 
@@ -43,7 +44,11 @@ func (r *rpc) Run(ctx context.Context) error {
 			defer func() { <-slots }()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rpcTimeout)
 			defer cancel()
-			r.answer(m, r.service.Handle(ctx, op, "", m.Data))
+			reply := r.service.Handle(ctx, op, "", m.Data)
+			if crashpoint.Err(crashpoint.RPCPreReply) != nil {
+				return // as if the reply had been lost
+			}
+			r.answer(m, reply)
 		})
 	})
 	if err != nil {
