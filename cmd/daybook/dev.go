@@ -60,6 +60,11 @@ func (a *app) dev(ctx context.Context, o devOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.importFile != "" {
+		if _, err := a.readImport(o.importFile); err != nil {
+			return err
+		}
+	}
 	log := a.newLogger(level)
 	topology := natsjs.EmbeddedTopology()
 	topology.Lease = o.lease

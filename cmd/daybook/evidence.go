@@ -62,6 +62,7 @@ func newAudit(a *app) *cobra.Command {
 		Long: `Holds the history against the rules: every stream a legal path, every instant with its
 decision, every read model equal to the fold of the log. What is wrong is named, and the
 exit status is not 0.`,
+		Example: "  daybook audit verify\n  daybook audit coverage --job nightly-report --from 2026-03-01 --to 2026-03-08",
 	}, newAuditVerify(a), newAuditCoverage(a), newAuditExport(a))
 }
 
@@ -233,6 +234,8 @@ func newProjection(a *app) *cobra.Command {
 		Use:   "projection",
 		Short: "Look after the read models",
 		Long:  "Read models are folded from the log. They can be compared with it and made anew at any time.",
+		Example: `  daybook projection list
+  daybook projection check`,
 	}, newProjectionList(a), newProjectionCheck(a), newProjectionRebuild(a))
 }
 
@@ -240,6 +243,8 @@ func newProjectionList(a *app) *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
 		Use: "list", Short: "Show how far each is", Args: takes(),
+		Long:    "Shows how old the oldest event is that a read model does not have yet.",
+		Example: "  daybook projection list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
 				all, err := c.Projections(ctx)
@@ -247,7 +252,7 @@ func newProjectionList(a *app) *cobra.Command {
 					return err
 				}
 				return write(a, f, list[client.ProjectionState]{
-					items: all, whole: all, empty: "no projections", id: func(p client.ProjectionState) string { return p.Name },
+					items: all, whole: map[string]any{"projections": all}, empty: "no projections", id: func(p client.ProjectionState) string { return p.Name },
 					columns: []column[client.ProjectionState]{
 						{title: "NAME", text: func(p client.ProjectionState) string { return p.Name }},
 						{title: "BEHIND", text: func(p client.ProjectionState) string { return p.Lag.Behind.String() }},
@@ -264,7 +269,16 @@ func newProjectionCheck(a *app) *cobra.Command {
 	var f format
 	var sample int
 	cmd := &cobra.Command{
-		Use: "check [NAME]", Short: "Compare a read model with the log", Args: cobra.MaximumNArgs(1),
+		Use: "check [NAME]", Short: "Compare a read model with the log",
+		Long: `Folds the log and compares, run by run, while engines go on. What differs is listed, and the
+exit code is 1.`,
+		Example: "  daybook projection check\n  daybook projection check run_summaries --sample 10000",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return takes("NAME")(cmd, args)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
 				r, err := c.CheckProjection(ctx, named(args), sample)
@@ -294,6 +308,9 @@ func newProjectionCheck(a *app) *cobra.Command {
 func newProjectionRebuild(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "rebuild NAME", Short: "Make a read model anew beside the old one, and swap", Args: takes("NAME"),
+		Long: `Folds the whole log into new tables, catches up, and swaps them for the old ones in one
+step. Lists are answered from the old ones until then. It can be interrupted and repeated.`,
+		Example: "  daybook projection rebuild run_summaries",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
 				p := a.progress()

@@ -53,6 +53,12 @@ func (a *app) importCrontab(ctx context.Context, c client.Client, out format, s 
 	if err := a.writeImport(out, r); err != nil {
 		return err
 	}
+	if out != asJSON {
+		a.sayProblems(s.name, r.Problems)
+	}
+	if out.people() {
+		fmt.Fprintln(a.err, summary(plan, r.Applied))
+	}
 	switch {
 	case refused:
 		return &exitError{code: exitUsage, err: fmt.Errorf(
@@ -80,7 +86,7 @@ func (s *source) report(p client.Plan) []importedJob {
 }
 
 func (a *app) writeImport(out format, r importReport) error {
-	err := write(a, out, list[importedJob]{
+	return write(a, out, list[importedJob]{
 		items: r.Jobs,
 		whole: r,
 		id:    func(j importedJob) string { return j.Name },
@@ -100,16 +106,12 @@ func (a *app) writeImport(out format, r importReport) error {
 			{title: "COMMAND", text: func(j importedJob) string { return j.Command }},
 		},
 	})
-	if err != nil || out == asJSON {
-		return err
+}
+
+func (a *app) sayProblems(file string, problems []crontab.Problem) {
+	for _, p := range problems {
+		fmt.Fprintf(a.err, "%s:%d: %s: %s: %s\n", file, p.Line, p.Severity, plain(p.Reason), plain(p.Text))
 	}
-	for _, p := range r.Problems {
-		fmt.Fprintf(a.err, "%s:%d: %s: %s: %s\n", r.File, p.Line, p.Severity, plain(p.Reason), plain(p.Text))
-	}
-	if out.people() {
-		fmt.Fprintln(a.err, summary(r.Jobs, r.Applied))
-	}
-	return nil
 }
 
 // actionText is what is done to a job, or what would be.
@@ -125,14 +127,11 @@ func actionText(action client.Action, changed []string, done bool) string {
 	return text
 }
 
-func summary(jobs []importedJob, done bool) string {
-	counts := map[client.Action]int{}
-	for _, j := range jobs {
-		counts[j.Action]++
-	}
+// summary counts what is done, or what would be.
+func summary(p client.Plan, done bool) string {
 	var parts []string
 	for _, act := range []client.Action{client.ActionCreate, client.ActionUpdate, client.ActionArchive, client.ActionUnchanged, client.ActionConflict} {
-		if n := counts[act]; n > 0 {
+		if n := p.Count(act); n > 0 {
 			text := actionText(act, nil, done)
 			if !done && act != client.ActionUnchanged && act != client.ActionConflict {
 				text = "to " + text

@@ -17,39 +17,46 @@ import (
 // importAtStart applies the file of `daybook dev --import`: a jobs file, or else
 // a crontab.
 func (a *app) importAtStart(ctx context.Context, file string, d devFile) error {
+	change, err := a.readImport(file)
+	if err != nil {
+		return err
+	}
+	return a.withTarget(ctx, devTarget(d), func(ctx context.Context, c client.Client) error {
+		plan, err := c.Apply(ctx, change)
+		if err == nil {
+			fmt.Fprintf(a.err, "%s: %s\n", file, summary(plan, true))
+		}
+		return err
+	})
+}
+
+// readImport reads the file and judges it as a whole: the error tells what is
+// wrong with it, before anything has been started for it.
+func (a *app) readImport(file string) (client.Change, error) {
 	jobs, err := isJobsFile(file)
 	if err != nil {
-		return err
+		return client.Change{}, err
 	}
-	quiet := &app{in: a.in, out: io.Discard, err: a.err, env: a.env, zone: a.zone}
 	if jobs {
-		definitions, err := quiet.readJobs([]string{file})
-		if err != nil {
-			return err
-		}
-		return a.withTarget(ctx, devTarget(d), func(ctx context.Context, c client.Client) error {
-			plan, err := c.Apply(ctx, client.Change{Definitions: definitions, Reason: "dev --import " + file})
-			if err == nil {
-				fmt.Fprintf(a.err, "%s: %d created, %d updated, %d unchanged\n", file,
-					plan.Count(client.ActionCreate), plan.Count(client.ActionUpdate), plan.Count(client.ActionUnchanged))
-			}
-			return err
-		})
+		definitions, err := a.readJobs([]string{file})
+		return client.Change{Definitions: definitions, Reason: "imported from " + file}, err
 	}
-	o := importOptions{apply: true, queue: domain.DefaultQueue}
-	src, err := quiet.readCrontab(file, o)
+	src, err := a.readCrontab(file, importOptions{queue: domain.DefaultQueue})
 	if err != nil {
-		return err
+		return client.Change{}, err
 	}
-	src.say(a.err)
-	return a.withTarget(ctx, devTarget(d), func(ctx context.Context, c client.Client) error {
-		return quiet.importCrontab(ctx, c, asTable, src, o)
-	})
+	if bad := src.file.Errors(); bad > 0 {
+		src.say(a.err)
+		a.sayProblems(file, src.file.Problems)
+		return client.Change{}, &exitError{code: exitUsage, err: fmt.Errorf(
+			"%s: %s cannot be honoured: correct them, or start without --import and leave them out with 'daybook import crontab %s --apply --skip-bad'", file, count(bad, "line"), file)}
+	}
+	return src.change(), nil
 }
 
 // jobsKey is the beginning of a jobs file, which no crontab has: a line there
 // is a comment, a variable or a schedule with a command.
-var jobsKey = regexp.MustCompile(`(?m)^\s*(?:\{|---|"?(?:jobs|calendars|channels)"?\s*:)`)
+var jobsKey = regexp.MustCompile(`^(?:\{|---|"?(?:jobs|calendars|channels)"?\s*:)`)
 
 // isJobsFile tells a jobs file from a crontab, by its name or its content.
 func isJobsFile(name string) (bool, error) {

@@ -181,8 +181,8 @@ func TestImportAtTheStartOfDev(t *testing.T) {
 		return errs.String(), err
 	}
 	for _, test := range []struct{ name, text, said string }{
-		{"jobs.yaml", twoJobs, "2 created, 0 updated"},
-		{"jobs", "# mine\n" + twoJobs, "0 created, 0 updated, 2 unchanged"},
+		{"jobs.yaml", twoJobs, "2 created"},
+		{"jobs", "# mine\n" + twoJobs, "2 unchanged"},
 		{"jobs.json", `{"jobs": [{"name": "third", "exec": {"argv": ["true"]}}]}`, "1 created"},
 		{"tab", tab, "3 created"},
 		{"tab", "# only a comment\n", "nothing to do"},

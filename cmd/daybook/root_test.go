@@ -25,30 +25,39 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		if cmd.Short == "" || cmd.Long == "" {
 			t.Errorf("%s: no explanation", cmd.CommandPath())
 		}
-		if cmd.Example == "" && cmd != root {
+		examples := 0
+		for line := range strings.Lines(cmd.Long + "\n" + cmd.Example) {
+			if !strings.HasPrefix(line, "  ") { // prose
+				continue
+			}
+			if _, args, found := strings.Cut(line, "daybook "); found {
+				examples++
+				checkExample(t, cmd.CommandPath(), args)
+			}
+		}
+		if examples == 0 && cmd.Name() != "help" {
 			t.Errorf("%s: no example", cmd.CommandPath())
 		}
-		for line := range strings.Lines(cmd.Example + "\n" + cmd.Long) {
-			_, line, found := strings.Cut("|"+line, "daybook ")
-			if !found || !strings.HasPrefix(strings.TrimSpace(cmd.Example), "daybook") && !strings.Contains(cmd.Example, line) {
-				continue
-			}
-			args := shellWords(line)
-			target, rest, err := newRoot(&app{env: os.LookupEnv}).Find(args)
-			if err != nil || !strings.Contains(cmd.Example, line) {
-				continue
-			}
-			if err := target.ParseFlags(rest); err != nil {
-				t.Errorf("%s: example %q: %v", cmd.CommandPath(), line, err)
-				continue
-			}
-			if target.Args == nil {
-				continue
-			}
-			if err := target.ValidateArgs(target.Flags().Args()); err != nil {
-				t.Errorf("%s: example %q: %v", cmd.CommandPath(), line, err)
-			}
-		}
+	}
+}
+
+// checkExample sees to it that there is such a command with such flags. What
+// stands behind two blanks explains the line.
+func checkExample(t *testing.T, path, line string) {
+	t.Helper()
+	line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
+	target, rest, err := newRoot(&app{env: os.LookupEnv}).Find(shellWords(line))
+	if err == nil {
+		err = target.ParseFlags(rest)
+	}
+	if err == nil {
+		err = target.ValidateArgs(target.Flags().Args())
+	}
+	if err == nil && target.HasParent() && target.HasSubCommands() && len(target.Flags().Args()) > 0 {
+		err = unknownCommand(target, target.Flags().Arg(0))
+	}
+	if err != nil {
+		t.Errorf("%s: example %q: %v", path, line, err)
 	}
 }
 

@@ -94,6 +94,7 @@ func newTokenList(a *app) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List tokens, also those that are over",
+		Long:    "Lists tokens with their scopes and ends. The tokens themselves are nowhere, only their hashes.",
 		Example: "  daybook token list\n  daybook token list -o json",
 		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
