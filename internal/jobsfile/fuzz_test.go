@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybookhq/daybook/domain"
 )
 
 // FuzzParse: whatever the file holds, it is read or refused. What is read is
@@ -54,7 +56,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stored := job.Spec
+			var stored domain.JobSpec
 			if err := json.Unmarshal(b, &stored); err != nil || len(stored.Changed(job.Spec)) > 0 {
 				t.Fatalf("%s: %v, changed %q", b, err, stored.Changed(job.Spec))
 			}
