@@ -132,11 +132,19 @@ BEGIN
       JOIN pg_index ni ON regexp_replace(pg_get_indexdef(ni.indexrelid), shape, '\1') = regexp_replace(pg_get_indexdef(oi.indexrelid), shape, '\1')
       JOIN pg_class n ON n.oid = ni.indexrelid
      WHERE oi.indrelid = name::regclass AND ni.indrelid = (name || '_next')::regclass;
-    EXECUTE format('DROP TABLE %I', name);
+    EXECUTE format('ALTER TABLE %I RENAME TO %I', name, name || '_old');
     EXECUTE format('ALTER TABLE %I RENAME TO %I', name || '_next', name);
     FOR i IN 1 .. cardinality(names) LOOP
+      EXECUTE format('ALTER INDEX %I RENAME TO %I', names[i], names[i] || '_old');
       EXECUTE format('ALTER INDEX %I RENAME TO %I', fresh[i], names[i]);
     END LOOP;
+  END LOOP;
+  -- Views follow a table, not its name.
+  IF to_regproc('daybook_make_run_view') IS NOT NULL THEN
+    PERFORM daybook_make_run_view();
+  END IF;
+  FOREACH name IN ARRAY daybook_projection_tables(projection) LOOP
+    EXECUTE format('DROP TABLE %I', name || '_old');
   END LOOP;
 END $$;
 -- +goose StatementEnd

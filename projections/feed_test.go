@@ -76,14 +76,19 @@ func (*feedRecorder) Permanent(err error) bool { return errors.Is(err, errTooLar
 // somethingHappens makes a job and a few runs with a history.
 func (w *world) somethingHappens(t *testing.T, runs int) {
 	t.Helper()
-	s := domain.JobSpec{Name: "feed", TimeZone: "UTC", Queue: "default", Kind: "noop", Retry: domain.DefaultRetry(), Overlap: domain.OverlapAllow,
+	w.happens(t, "feed", runs)
+}
+
+func (w *world) happens(t *testing.T, job string, runs int) {
+	t.Helper()
+	s := domain.JobSpec{Name: job, TimeZone: "UTC", Queue: "default", Kind: "noop", Retry: domain.DefaultRetry(), Overlap: domain.OverlapAllow,
 		Misfire: domain.MisfireLatest, MaxCatchup: 100, Priority: 5}
-	if _, err := w.CommandJobs(t.Context(), []eventstore.JobCommand{{Name: "feed", Do: domain.ApplyJob{Spec: s}}}); err != nil {
+	if _, err := w.CommandJobs(t.Context(), []eventstore.JobCommand{{Name: job, Do: domain.ApplyJob{Spec: s}}}); err != nil {
 		t.Fatal(err)
 	}
 	requests := make([]eventstore.RunRequest, runs)
 	for i := range requests {
-		requests[i].Job = "feed"
+		requests[i].Job = job
 	}
 	if _, err := w.Request(t.Context(), requests); err != nil {
 		t.Fatal(err)
