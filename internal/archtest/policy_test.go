@@ -72,12 +72,14 @@ var policy = map[string][]string{
 	"internal/executor": {"worker", "worker/protocol", xsys},
 	"internal/builtin":  {"domain/...", "worker", "worker/protocol", "internal/executor"},
 
-	"internal/devpg":     {xsys},
-	"internal/pgtest":    {"internal/devpg", "migrations", pgx, leak},
-	"internal/natstest":  {"internal/natsjs", nats, natsd},
-	"internal/archtest":  {},
-	"internal/tools/...": {"internal/devpg", "migrations"},
-	"cmd/...":            {"..."},
+	"internal/devpg":           {xsys},
+	"internal/pgtest":          {"internal/devpg", "migrations", pgx, leak},
+	"internal/natstest":        {"internal/natsjs", nats, natsd},
+	"internal/archtest":        {},
+	"internal/crashtest":       {},
+	"internal/crashtest/judge": {"domain/...", "eventstore", uuid},
+	"internal/tools/...":       {"internal/devpg", "migrations"},
+	"cmd/...":                  {"..."},
 }
 
 // testSupport may use package testing outside of tests, and only tests may

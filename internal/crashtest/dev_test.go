@@ -1,0 +1,166 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookhq/daybook/internal/crashtest/judge"
+)
+
+// dev is `daybook dev`, which is killed and started again.
+type dev struct {
+	*process
+	t       *testing.T
+	dir     string
+	journal string
+	file    devFile
+	faults  []judge.Fault
+	starts  []time.Duration // from exec to ready
+}
+
+type devFile struct {
+	PID      int    `json:"pid"`
+	Database string `json:"database"`
+	HTTP     string `json:"http"`
+}
+
+func (d *dev) start() {
+	d.t.Helper()
+	d.process = launch(d.t, d.dir, "dev", binary, nil, "dev", "--data", filepath.Join(d.dir, "data"), "--http", "127.0.0.1:0",
+		"--slots", "32", "--log-level", "info", "--lease", leases)
+}
+
+// awaitReady waits for the process that runs now, not for the file that its
+// predecessor left behind.
+func (d *dev) awaitReady() {
+	d.t.Helper()
+	began := time.Now()
+	await(d.t, "dev is ready", []*process{d.process}, func() (bool, string) {
+		b, err := os.ReadFile(filepath.Join(d.dir, "data", "dev.json"))
+		if err != nil {
+			return false, err.Error()
+		}
+		var f devFile
+		if err := json.Unmarshal(b, &f); err != nil || f.PID != d.pid() {
+			return false, fmt.Sprintf("dev.json is of process %d: %v", f.PID, err)
+		}
+		d.file = f
+		return ready(f.HTTP)
+	})
+	d.starts = append(d.starts, time.Since(began))
+}
+
+// postgres finds the private server's processes, the postmaster first.
+func (d *dev) postgres() (postmaster int, backends []int) {
+	for _, pid := range family(d.pid()) {
+		program := programOf(pid)
+		switch {
+		case strings.Contains(program, "-D "+filepath.Join(d.dir, "data", "postgres")):
+			postmaster = pid
+		case strings.HasPrefix(program, "postgres: ") && strings.Contains(program, "daybook_engine"):
+			backends = append(backends, pid)
+		}
+	}
+	return postmaster, backends
+}
+
+// fault does something bad and waits until the system is whole again.
+func (d *dev) fault(r *rand.Rand, kind string) {
+	d.t.Helper()
+	from := time.Now()
+	postmaster, backends := d.postgres()
+	if postmaster == 0 || len(backends) == 0 {
+		d.t.Fatalf("PostgreSQL is not found among the processes: postmaster %d, backends %v", postmaster, backends)
+	}
+	d.t.Logf("%s", kind)
+	switch kind {
+	case "everything":
+		d.annihilate()
+		d.start()
+	case "dev":
+		d.kill(syscall.SIGKILL)
+		d.start()
+	case "twice": // the second time while it recovers
+		d.annihilate()
+		d.start()
+		time.Sleep(between(r, 0, 1500*time.Millisecond))
+		d.annihilate()
+		d.start()
+	case "postmaster": // its backends follow
+		_ = syscall.Kill(postmaster, syscall.SIGKILL)
+		awaitGone(d.t, "backends", append(backends, postmaster))
+	case "backend": // the postmaster ends the others and recovers
+		_ = syscall.Kill(backends[r.IntN(len(backends))], syscall.SIGKILL)
+		awaitGone(d.t, "backends", backends)
+	}
+	if d.file.PID != d.pid() {
+		d.awaitReady()
+	} else {
+		await(d.t, "dev works again", []*process{d.process}, func() (bool, string) { return ready(d.file.HTTP) })
+	}
+	awaitWork(d.t, d.journal, d.process)
+	d.faults = append(d.faults, judge.Fault{Kind: kind, Window: judge.Window{From: from, Until: time.Now()}})
+}
+
+// TestDevKilled kills `daybook dev`, the database under it and the commands that
+// run, starts it again, and expects that nobody has to help.
+func TestDevKilled(t *testing.T) {
+	t.Parallel()
+	r := newRand(t)
+	dir := shortDir(t)
+	d := &dev{t: t, dir: dir, journal: filepath.Join(dir, "journal")}
+	log := follow(t, filepath.Join(dir, "data", "postgres", "log"))
+
+	// The first start makes the database. What a kill in the middle of that
+	// leaves behind must not be taken for one.
+	d.start()
+	time.Sleep(between(r, 100*time.Millisecond, 3*time.Second))
+	d.annihilate()
+	d.start()
+	d.awaitReady()
+
+	w := newWorkload(t, setting(t, jobsVar, 60), d.journal)
+	store := openStore(t, d.file.Database)
+	w.apply(t, store)
+	awaitWork(t, d.journal, d.process)
+
+	rounds := setting(t, roundsVar, 3)
+	kinds := []string{"everything", "postmaster", "twice", "dev", "backend"}
+	for i := range rounds {
+		kind := kinds[i%len(kinds)]
+		time.Sleep(between(r, 500*time.Millisecond, 4*time.Second))
+		d.fault(r, kind)
+	}
+	w.pause(t, store)
+	left := drain(t, store, d.process)
+	h := collect(t, store, w.jobs, d.journal, d.faults, left)
+	store.Close()
+	d.stop(patience)
+	pass(t, h)
+	t.Logf("from start to ready: %s", durations(d.starts))
+	for _, line := range crashed(d.tail()) {
+		t.Errorf("dev: %s", line)
+	}
+	checkServerLog(t, log)
+	if _, err := os.Stat(filepath.Join(dir, "data", "dev.json")); err == nil {
+		t.Error("dev.json is left after a clean stop")
+	}
+}
+
+func durations(all []time.Duration) string {
+	var s []string
+	for _, d := range all {
+		s = append(s, strconv.FormatFloat(d.Seconds(), 'f', 1, 64)+" s")
+	}
+	return strings.Join(s, ", ")
+}

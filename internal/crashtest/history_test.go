@@ -1,0 +1,172 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/crashtest/judge"
+)
+
+// mustBeEmpty are the tables that hold what is under way. Parked rows are what
+// could not be processed, which here would be a fault of the program.
+var mustBeEmpty = []string{"due_runs", "waiting_runs", "claims", "limit_holders", "outbox", "parked_runs", "projection_parked"}
+
+// openStore connects as an engine does. The database need not stay there.
+func openStore(t *testing.T, dsn string) *eventstore.Store {
+	t.Helper()
+	s, err := eventstore.Open(t.Context(), eventstore.Config{DSN: dsn, Actor: "test", OpsConns: 2, LoopConns: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// state is how far the system is, in one round trip.
+type state struct {
+	position int64 // of the log
+	left     map[string]int
+	running  int // runs that the read model has as not finished, or not at all
+}
+
+func look(s *eventstore.Store) (state, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	st := state{left: map[string]int{}}
+	b := &pgx.Batch{}
+	b.Queue("SELECT last_value FROM event_position").QueryRow(func(r pgx.Row) error { return r.Scan(&st.position) })
+	b.Queue("SELECT (SELECT count(*) FROM run_slots) - (SELECT count(*) FROM run_summaries WHERE state IN ('succeeded', 'failed', 'cancelled', 'skipped'))").
+		QueryRow(func(r pgx.Row) error { return r.Scan(&st.running) })
+	for _, table := range mustBeEmpty {
+		b.Queue("SELECT count(*) FROM " + table).QueryRow(func(r pgx.Row) error {
+			var n int
+			err := r.Scan(&n)
+			st.left[table] = n
+			return err
+		})
+	}
+	return st, s.Pool().SendBatch(ctx, b).Close()
+}
+
+func (s state) empty() bool {
+	for _, n := range s.left {
+		if n > 0 {
+			return false
+		}
+	}
+	return s.running == 0
+}
+
+// drain waits until nothing is under way. It gives up when the log has not grown
+// for longer than any lease and the queues are as they were.
+func drain(t *testing.T, s *eventstore.Store, procs ...*process) map[string]int {
+	t.Helper()
+	var last state
+	moved := time.Now()
+	for {
+		for _, p := range procs {
+			if p.ended() {
+				t.Fatalf("%s ended unasked: %v\n%s", p.name, p.err, p.tail())
+			}
+		}
+		now, err := look(s)
+		switch {
+		case err == nil && now.empty():
+			return now.left
+		case err == nil && (now.position != last.position || now.running != last.running || fmt.Sprint(now.left) != fmt.Sprint(last.left)):
+			last, moved = now, time.Now()
+		case time.Since(moved) > patience:
+			t.Errorf("nothing moves any more, and there is work left: %d runs, rows %v, error %v", last.running, last.left, err)
+			return last.left
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// collect reads everything the judge needs.
+func collect(t *testing.T, s *eventstore.Store, jobs []judge.Job, journal string, faults []judge.Fault, left map[string]int) judge.History {
+	t.Helper()
+	h := judge.History{Jobs: jobs, Faults: faults, Left: left, Summaries: map[uuid.UUID]judge.Summary{}}
+	const page = 5000
+	for cursor := (eventstore.Cursor{}); ; {
+		events, next, err := s.Read(t.Context(), cursor, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Events, cursor = append(h.Events, events...), next
+		if len(events) < page {
+			break
+		}
+	}
+	rows, err := s.Pool().Query(t.Context(), "SELECT job_id, scheduled_at, run_id FROM run_slots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Slots, err = pgx.CollectRows(rows, pgx.RowToStructByPos[judge.Slot]); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err = s.Pool().Query(t.Context(), "SELECT run_id, state, version FROM run_summaries"); err != nil {
+		t.Fatal(err)
+	}
+	var id uuid.UUID
+	var sum judge.Summary
+	_, err = pgx.ForEachRow(rows, []any{&id, (*string)(&sum.State), &sum.Version}, func() error {
+		h.Summaries[id] = judge.Summary{State: domain.State(sum.State), Version: sum.Version}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if h.Journal, err = judge.ReadJournal(f); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// pass gives the verdict.
+func pass(t *testing.T, h judge.History) {
+	t.Helper()
+	report, v := h.Judge()
+	t.Logf("\n%s", report)
+	if s := v.String(); s != "" {
+		t.Errorf("violations:\n%s", s)
+	}
+	if report.Runs == 0 || report.Executions == 0 {
+		t.Error("nothing happened, so nothing is proved")
+	}
+	if report.Duplicates > report.Excused {
+		t.Errorf("%d duplicates, the faults explain %d", report.Duplicates, report.Excused)
+	}
+}
+
+// size is how much the commands have written. A journal that is not there yet has
+// nothing in it.
+func size(journal string) int64 {
+	fi, err := os.Stat(journal)
+	if err != nil {
+		return 0
+	}
+	return fi.Size()
+}
+
+// awaitWork waits until commands run that did not before.
+func awaitWork(t *testing.T, journal string, procs ...*process) {
+	t.Helper()
+	before := size(journal)
+	await(t, "commands run", procs, func() (bool, string) { return size(journal) > before, "the journal does not grow" })
+}

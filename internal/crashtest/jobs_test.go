@@ -1,0 +1,122 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/crashtest/judge"
+	"github.com/daybookhq/daybook/internal/executor"
+)
+
+// leases are short enough that a test can wait for them, and long enough for a
+// machine that is busy with other things.
+const leases = "publish=2s,queue_wait=2s,ack_wait=1s,max_deliver=3,execution=3s,complete=3s,dispatch_lease=8s,execution_lease=8s"
+
+// endless is more attempts than there are faults: such a run succeeds in the end.
+const endless = 1000
+
+// workload is the jobs of a test: short commands every two to five seconds, a
+// tenth of each kind of limit there is.
+type workload struct {
+	jobs  []judge.Job
+	specs []domain.JobSpec
+}
+
+func newWorkload(t *testing.T, n int, journal string) *workload {
+	t.Helper()
+	w := &workload{}
+	base := time.Now().Add(-time.Minute).Truncate(time.Second)
+	for i := range n {
+		j := judge.Job{
+			Name: fmt.Sprintf("job-%03d", i), Every: time.Duration(2+i%4) * time.Second, MaxAttempts: endless, Overlap: domain.OverlapAllow,
+			Anchor: base.Add(time.Duration(i*37%5000) * time.Millisecond),
+		}
+		j.ID = domain.JobID(j.Name)
+		command := judge.Write(judge.Whole, journal)
+		lasting := func(seconds string) string {
+			return judge.Write(judge.Began, journal) + "; sleep " + seconds + "; " + judge.Write(judge.Ended, journal)
+		}
+		switch i % 10 {
+		case 0:
+			j.Overlap, command = domain.OverlapSkip, lasting("0.5")
+		case 1:
+			j.Overlap, command = domain.OverlapQueue, lasting("0.5")
+		case 2:
+			j.Limit, command = 1, lasting("0.2")
+		case 3:
+			j.MaxAttempts = 1
+		case 4:
+			command = lasting("1")
+		}
+		w.jobs = append(w.jobs, j)
+		w.specs = append(w.specs, spec(t, j, command))
+	}
+	return w
+}
+
+func spec(t *testing.T, j judge.Job, command string) domain.JobSpec {
+	t.Helper()
+	target, err := json.Marshal(executor.Target{Shell: command})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := domain.JobSpec{
+		Name: j.Name, Schedules: []string{"@every " + j.Every.String()}, TimeZone: domain.DefaultTimeZone, StartAt: &j.Anchor,
+		Queue: domain.DefaultQueue, Kind: domain.KindExec, Target: target, Timeout: domain.Duration(time.Minute),
+		Retry: domain.RetryPolicy{MaxAttempts: j.MaxAttempts, Initial: domain.Duration(200 * time.Millisecond),
+			Max: domain.Duration(2 * time.Second), Multiplier: 2},
+		Overlap: j.Overlap, Priority: domain.DefaultPriority,
+		// However long the system is down, it makes up for every instant.
+		Misfire: domain.MisfireAll, CatchupWindow: 0, MaxCatchup: 0,
+	}
+	if j.Limit > 0 {
+		s.Concurrency = &domain.Concurrency{Limit: j.Limit}
+	}
+	for _, problem := range s.Validate() {
+		t.Fatalf("job %s: %v", j.Name, problem)
+	}
+	return s
+}
+
+// apply creates the jobs. What is commanded a second time because the first
+// answer was lost changes nothing.
+func (w *workload) apply(t *testing.T, s *eventstore.Store) {
+	t.Helper()
+	w.command(t, s, func(i int) domain.JobCommand { return domain.ApplyJob{Spec: w.specs[i]} }, func(j *judge.Job) *judge.Window { return &j.Created })
+}
+
+// pause ends the jobs' instants.
+func (w *workload) pause(t *testing.T, s *eventstore.Store) {
+	t.Helper()
+	w.command(t, s, func(int) domain.JobCommand { return domain.PauseJob{Reason: "the test is over"} }, func(j *judge.Job) *judge.Window { return &j.Paused })
+}
+
+func (w *workload) command(t *testing.T, s *eventstore.Store, do func(i int) domain.JobCommand, when func(*judge.Job) *judge.Window) {
+	t.Helper()
+	const batch = 50
+	for from := 0; from < len(w.jobs); from += batch {
+		until := min(from+batch, len(w.jobs))
+		var commands []eventstore.JobCommand
+		for i := from; i < until; i++ {
+			commands = append(commands, eventstore.JobCommand{Name: w.jobs[i].Name, Do: do(i)})
+		}
+		window := judge.Window{From: time.Now()}
+		await(t, fmt.Sprintf("jobs %d to %d are commanded", from, until-1), nil, func() (bool, string) {
+			_, err := s.CommandJobs(t.Context(), commands)
+			if err != nil && !eventstore.IsTransient(err) {
+				t.Fatal(err)
+			}
+			return err == nil, fmt.Sprint(err)
+		})
+		window.Until = time.Now()
+		for i := from; i < until; i++ {
+			*when(&w.jobs[i]) = window
+		}
+	}
+}

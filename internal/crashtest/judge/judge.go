@@ -1,0 +1,220 @@
+// Package judge decides, from what was written down, whether a scheduler that
+// was killed again and again kept its word.
+//
+// It has three witnesses. The log says what was decided. The journal, which the
+// commands themselves wrote outside of the system, says what was executed. The
+// list of jobs, as it was handed in, says what was owed: the expected instants
+// are computed from it by arithmetic of this package's own, not by the product's.
+// The faults say what may be excused.
+//
+// The judge is told nothing by the scheduler that it can work out for itself.
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
+)
+
+// Job is a job as it was handed in: an interval from an anchor, active from its
+// creation to its pause.
+type Job struct {
+	ID          uuid.UUID
+	Name        string
+	Anchor      time.Time
+	Every       time.Duration
+	MaxAttempts int
+	Overlap     domain.Overlap
+	Limit       int // of concurrency; 0 is none
+
+	Created, Paused Window // in which it was asked for
+}
+
+// Window is a time that is known to lie between two others.
+type Window struct{ From, Until time.Time }
+
+func (w Window) holds(t time.Time, slack time.Duration) bool {
+	return !t.Before(w.From.Add(-slack)) && !t.After(w.Until.Add(slack))
+}
+
+func (w Window) meets(from, until time.Time, slack time.Duration) bool {
+	return !until.Before(w.From.Add(-slack)) && !from.After(w.Until.Add(slack))
+}
+
+// Fault is what was done to the system, until it was whole again.
+type Fault struct {
+	Kind string
+	Window
+}
+
+// Slot is a row of the ledger of instants.
+type Slot struct {
+	Job uuid.UUID
+	At  time.Time
+	Run uuid.UUID
+}
+
+// Summary is a run as the read model has it.
+type Summary struct {
+	State   domain.State
+	Version int
+}
+
+// History is everything that is known when all is over: the jobs are paused and
+// the system had time to finish.
+type History struct {
+	Jobs      []Job
+	Events    []eventstore.Recorded // the whole log, each stream in its order
+	Slots     []Slot
+	Journal   []Line
+	Faults    []Fault
+	Summaries map[uuid.UUID]Summary
+	Left      map[string]int // rows left in tables that must be empty now
+}
+
+// slack is how far apart the clocks of witnesses on one machine may be, the time
+// between an act and its note included.
+const slack = time.Second
+
+// Report counts what happened.
+type Report struct {
+	Faults     map[string]int
+	Runs       int
+	States     map[domain.State]int
+	Executions int // begun, by the journal
+	Duplicates int // of those, beyond one a run
+	Excused    int // claims that faults ended after their start: as many duplicates can be explained
+	Retries    int // attempts beyond the first, by the log
+	Released   int // claims that nobody started in time
+	Refunded   int // attempts given back by a worker that was told to stop
+	Recovered  int // runs that lost a claim and succeeded all the same
+}
+
+// Violations are what the system has no excuse for.
+type Violations struct {
+	counts map[string]int
+	lines  []string
+}
+
+// examples is how many violations of a kind are told in full.
+const examples = 5
+
+func (v *Violations) add(kind, format string, args ...any) {
+	if v.counts == nil {
+		v.counts = map[string]int{}
+	}
+	if v.counts[kind]++; v.counts[kind] <= examples {
+		v.lines = append(v.lines, kind+": "+fmt.Sprintf(format, args...))
+	}
+}
+
+// Has reports whether there is a violation of the kind.
+func (v *Violations) Has(kind string) bool { return v.counts[kind] > 0 }
+
+// Kinds are the kinds of the violations, sorted.
+func (v *Violations) Kinds() []string {
+	var kinds []string
+	for k := range v.counts {
+		kinds = append(kinds, k)
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// String tells all kinds, each with a few examples; it is empty if there are none.
+func (v *Violations) String() string {
+	lines := slices.Clone(v.lines)
+	for _, k := range v.Kinds() {
+		if n := v.counts[k] - examples; n > 0 {
+			lines = append(lines, fmt.Sprintf("%s: and %d more", k, n))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Judge compares the witnesses.
+func (h History) Judge() (Report, *Violations) {
+	v := &Violations{}
+	l := readLog(h.Events, v)
+	h.instants(l, v)
+	h.ledger(l, v)
+	h.skips(l, v)
+	jobs := h.jobsByID()
+	for _, r := range l.sorted() {
+		if j, ok := jobs[r.JobID]; ok { // else its instant is invented
+			h.run(l, j, r, v)
+		}
+	}
+	h.places(l, v)
+	executions := h.executions(l, v)
+	h.summaries(l, v)
+	for table, n := range h.Left {
+		if n != 0 {
+			v.add("left", "%d rows in %s", n, table)
+		}
+	}
+	return h.report(l, executions), v
+}
+
+func (h History) report(l *log, executions map[uuid.UUID]int) Report {
+	r := Report{Faults: map[string]int{}, Runs: len(l.runs), States: map[domain.State]int{}}
+	for _, f := range h.Faults {
+		r.Faults[f.Kind]++
+	}
+	for _, run := range l.runs {
+		r.States[run.State]++
+		n := executions[run.ID]
+		r.Executions += n
+		r.Duplicates += max(n-1, 0)
+		r.Retries += max(run.starts-run.refunds-1, 0)
+		r.Excused += run.crashes + run.refunds
+		r.Released += run.releases
+		r.Refunded += run.refunds
+		if run.State == domain.Succeeded && run.crashes+run.releases+run.refunds > 0 {
+			r.Recovered++
+		}
+	}
+	return r
+}
+
+// String is a table for people.
+func (r Report) String() string {
+	var b strings.Builder
+	row := func(name string, n int) { fmt.Fprintf(&b, "%-24s %7d\n", name, n) }
+	total := 0
+	for _, n := range r.Faults {
+		total += n
+	}
+	row("faults", total)
+	for _, k := range sortedKeys(r.Faults) {
+		row("  "+k, r.Faults[k])
+	}
+	row("runs", r.Runs)
+	for _, k := range sortedKeys(r.States) {
+		row("  "+string(k), r.States[k])
+	}
+	row("executions", r.Executions)
+	row("duplicates", r.Duplicates)
+	row("  explained at most", r.Excused)
+	row("retries", r.Retries)
+	row("claims never started", r.Released)
+	row("attempts refunded", r.Refunded)
+	row("runs recovered", r.Recovered)
+	return b.String()
+}
+
+func sortedKeys[K cmp.Ordered](m map[K]int) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,122 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/daybookhq/daybook/internal/pgtest"
+)
+
+// binary is the program under test.
+var binary string
+
+const (
+	roundsVar = "DAYBOOK_CRASH_ROUNDS"
+	jobsVar   = "DAYBOOK_CRASH_JOBS"
+	seedVar   = "DAYBOOK_CRASH_SEED"
+	raceVar   = "DAYBOOK_CRASH_RACE" // build with the race detector
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(natsVar); dir != "" {
+		os.Exit(serveNATS(dir))
+	}
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("crash tests are skipped: they are not short")
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "crash-bin-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "daybook")
+	args := []string{"build", "-ldflags", "-s -w", "-o", binary}
+	if os.Getenv(raceVar) != "" {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "github.com/daybookhq/daybook/cmd/daybook")...)
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the program under test: %v\n%s", err, out)
+		return 1
+	}
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(pgtest.IgnoreServer()...); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+// setting reads a positive number from the environment.
+func setting(t *testing.T, name string, standard int) int {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return standard
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%s: want a positive number", name, v)
+	}
+	return n
+}
+
+// long reports whether more than the sample is asked for.
+func long() bool { return os.Getenv(roundsVar) != "" }
+
+// newRand makes the source of a test's choices, which its log tells how to
+// repeat. What the processes do meanwhile nothing repeats.
+func newRand(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := setting(t, seedVar, int(time.Now().UnixNano()%1_000_000)+1)
+	t.Logf("%s=%d", seedVar, seed)
+	return rand.New(rand.NewPCG(uint64(seed), 7))
+}
+
+// between is a time in the range.
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(r.Int64N(int64(most-least)+1))
+}
+
+// shortDir is a directory for unix sockets, whose paths are bounded, that the
+// account of the database server can pass through.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "crash-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kept: %s", dir)
+			return
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
