@@ -22,6 +22,7 @@ import (
 
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/engine"
+	"github.com/daybookhq/daybook/internal/eventstream"
 	"github.com/daybookhq/daybook/internal/httpapi"
 	"github.com/daybookhq/daybook/internal/natsjs"
 	"github.com/daybookhq/daybook/migrations"
@@ -113,7 +114,8 @@ func (n *node) run(ctx context.Context) error {
 	defer n.close()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.engine.Run(ctx) })
-	h := httpapi.Handler(httpapi.Config{Store: n.api, Work: n.engine.Service(), Wake: n.engine, LocalToken: n.localToken,
+	events := &eventstream.Handler{Log: n.api, Deployment: engine.Deployment, Problem: httpapi.WriteProblem, Done: ctx.Done()}
+	h := httpapi.Handler(httpapi.Config{Store: n.api, Events: events, Work: n.engine.Service(), Wake: n.engine, LocalToken: n.localToken,
 		Ready: n.engine.Ready, Gather: n.registry, Logger: n.log})
 	g.Go(func() error { return httpapi.Serve(ctx, n.listener, h, n.log) })
 	return g.Wait()

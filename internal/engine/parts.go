@@ -12,6 +12,9 @@ import (
 	"github.com/daybookhq/daybook/projections"
 )
 
+// Deployment names this installation in the source of the events that leave it.
+const Deployment = "default"
+
 func (e *Engine) newParts() (err error) {
 	e.relay, err = outbox.NewRelay(outbox.Config{
 		DB: e.c.Store.Pool(), Publisher: e.publisher, Releaser: releaser{e.c.Store, e.metrics}, Owner: e.c.ID,
@@ -22,7 +25,7 @@ func (e *Engine) newParts() (err error) {
 	}
 	e.gauges = newGauges(e.c.Registry, e.c.Store, e.relay, e.c.Logger)
 	e.feed = projections.NewFeed(e.c.Store, projections.FeedConfig{
-		Publisher: e.publisher, Failures: feedFailures{}, Owner: e.c.ID, Wave: e.budget.Publish, Logger: e.c.Logger,
+		Publisher: e.publisher, Failures: feedFailures{}, Deployment: Deployment, Owner: e.c.ID, Wave: e.budget.Publish, Logger: e.c.Logger,
 	})
 	e.projector = projections.New(e.c.Store, projections.Config{Owner: e.c.ID, Logger: e.c.Logger})
 	return nil

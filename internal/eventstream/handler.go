@@ -68,7 +68,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		var bad *queryError
 		if errors.As(err, &bad) {
-			h.Problem(w, http.StatusBadRequest, "invalid-query", bad.Error())
+			h.Problem(w, http.StatusBadRequest, "malformed", bad.Error())
 			return
 		}
 		h.Problem(w, http.StatusServiceUnavailable, "unavailable", err.Error())

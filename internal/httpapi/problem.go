@@ -315,3 +315,13 @@ func shown(v any) string {
 	}
 	return s
 }
+
+// WriteProblem answers with a problem of one of this API's kinds, for handlers
+// that are served beside its own.
+func WriteProblem(w http.ResponseWriter, status int, name, detail string) {
+	p := newProblem(kind(name), detail)
+	p.Status, p.Title = status, http.StatusText(status)
+	w.Header().Set("Content-Type", problemType)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(p)
+}
