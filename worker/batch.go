@@ -155,8 +155,7 @@ func callItems[R any](ctx context.Context, c *caller, op, prefix string, items [
 
 // errorCode is the code of an error reply in err, or empty.
 func errorCode(err error) protocol.ErrorCode {
-	var e *protocol.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e.Code
 	}
 	return ""

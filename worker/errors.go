@@ -35,8 +35,8 @@ type fatalError struct{ err error }
 func (e *fatalError) Error() string { return e.err.Error() }
 func (e *fatalError) Unwrap() error { return e.err }
 
-// Later, returned by a handler, runs the same run again after d without counting the attempt. It is no error
-// of the run: use it when something it needs is not there yet.
+// Later is returned by a handler to have the same run executed again after d, without counting the attempt. It is no
+// error of the run: use it when something the run needs is not there yet.
 func Later(d time.Duration) error { return &laterError{max(d, 0)} }
 
 type laterError struct{ delay time.Duration }

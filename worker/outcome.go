@@ -84,8 +84,7 @@ func encodeResult(v any) (json.RawMessage, error) {
 
 func wireError(err error) protocol.RunError {
 	e := protocol.RunError{Type: errorType(err), Message: clip(err.Error(), protocol.MaxErrorBytes)}
-	var p *panicError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*panicError](err); ok {
 		e.Stack = clip(p.stack, protocol.MaxStackBytes)
 	}
 	return e

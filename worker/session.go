@@ -220,11 +220,7 @@ func (s *session) giveBack(tasks []*task) {
 			s.forget(t)
 			continue
 		}
-		s.slots.tasks.Add(1)
-		go func() {
-			defer s.slots.tasks.Done()
-			s.release(t, "the worker stopped before the run began")
-		}()
+		s.slots.tasks.Go(func() { s.release(t, "the worker stopped before the run began") })
 	}
 }
 
