@@ -18,7 +18,7 @@ import (
 const (
 	readyPoll      = 5 * time.Millisecond
 	readyPatience  = 3 * time.Second // then say what the wait is for
-	orphanPatience = 10 * time.Second
+	orphanPatience = 30 * time.Second
 )
 
 // boot starts the postmaster and waits until it is ready. After a kill -9 of
@@ -26,14 +26,18 @@ const (
 // refuses to start until they have.
 func (s *Server) boot(ctx context.Context) error {
 	giveUp := time.Now().Add(orphanPatience)
-	for {
+	for first := true; ; first = false {
 		err := s.bootOnce(ctx)
 		if !errors.Is(err, errOldMemory) || time.Now().After(giveUp) {
 			return err
 		}
+		if first {
+			say(s.opt.Log, "waiting for what is left of the PostgreSQL that was killed")
+		}
 		if e := pause(ctx, 100*time.Millisecond); e != nil {
 			return err
 		}
+		_ = os.Truncate(s.logFile(), 0) // the log of the crash, one file back, is the one to keep
 		s.done = make(chan struct{})
 	}
 }

@@ -75,6 +75,16 @@ func TestPostmasterKilled(t *testing.T) {
 	if err := s.Err(); err != nil {
 		t.Errorf("Err while it runs: %v", err)
 	}
+	// A backend that computes does not notice the end of the postmaster, and
+	// the next server has to wait for it.
+	busy := make(chan error, 1)
+	go func() {
+		busy <- execSQL(t.Context(), s, "DO $$ BEGIN WHILE clock_timestamp() < now() + interval '2 s' LOOP END LOOP; END $$")
+	}()
+	defer func() { <-busy }()
+	await(t, "a backend is busy", func() bool {
+		return query(t, s, "SELECT count(*)::text FROM pg_stat_activity WHERE query LIKE 'DO %' AND state = 'active'") == "1"
+	})
 	if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
