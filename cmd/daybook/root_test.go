@@ -182,7 +182,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 // of the schema.
 func TestOldSchemaIsNamed(t *testing.T) {
 	c := newCLI(t)
-	c.exec("DROP TABLE run_summaries")
+	c.exec("DROP TABLE run_summaries CASCADE")
 	if r := c.run("run", "list").exits(exitFailed, "run_summaries"); strings.Contains(r.err, "migrate up") {
 		t.Errorf("the schema's version is the binary's: %s", r.err)
 	}
