@@ -92,15 +92,7 @@ func bearer(r *http.Request) (secret string, given bool) {
 
 func isLoopbackPeer(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() {
-		return false
-	}
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return false
-	}
-	at, err := netip.ParseAddrPort(local.String())
-	return err == nil && at.Addr().Unmap().IsLoopback()
+	return err == nil && peer.Addr().Unmap().IsLoopback()
 }
 
 func isLoopbackName(host string) bool {

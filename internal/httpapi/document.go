@@ -99,11 +99,18 @@ func (a *api) describeEvents(responses map[string]*huma.Response) {
 		Responses: responses})
 }
 
-// tidy takes out of the document what huma put there for errors of its own.
+// tidy takes out of the document what huma put there and what is not so.
 func (a *api) tidy() {
 	doc := a.huma.OpenAPI()
 	for _, name := range []string{"ErrorModel", "ErrorDetail"} {
 		delete(doc.Components.Schemas.Map(), name)
+	}
+	for _, s := range doc.Components.Schemas.Map() {
+		for _, field := range s.Properties {
+			if field.Type == huma.TypeArray {
+				field.Nullable = false // a list without entries is [], or absent
+			}
+		}
 	}
 	for _, p := range doc.Paths {
 		for _, op := range operationsOf(p) {

@@ -58,6 +58,14 @@ type DefinitionInput struct {
 	RawBody     []byte
 }
 
+type backfillRequest struct {
+	_      struct{}  `json:"-" additionalProperties:"false"`
+	From   time.Time `json:"from" doc:"Begin of the range, included"`
+	To     time.Time `json:"to" doc:"End of the range, included"`
+	Limit  int       `json:"limit,omitempty" minimum:"1" maximum:"5000" default:"1000" doc:"Instants to look at, at most"`
+	Reason string    `json:"reason,omitempty" maxLength:"1024" doc:"Why, for the record"`
+}
+
 type backfillOutput struct{ Body client.Backfilled }
 
 func (a *api) jobChangeRoutes() {
@@ -256,13 +264,7 @@ func (a *api) command(ctx context.Context, name, match string, do domain.JobComm
 
 func (a *api) backfill(ctx context.Context, in *struct {
 	JobPath
-	Body struct {
-		_      struct{}  `json:"-" additionalProperties:"false"`
-		From   time.Time `json:"from" doc:"Begin of the range, included"`
-		To     time.Time `json:"to" doc:"End of the range, included"`
-		Limit  int       `json:"limit,omitempty" minimum:"1" maximum:"5000" default:"1000" doc:"Instants to look at, at most"`
-		Reason string    `json:"reason,omitempty" maxLength:"1024" doc:"Why, for the record"`
-	}
+	Body backfillRequest
 }) (*backfillOutput, error) {
 	got, err := a.Store.Backfill(ctx, eventstore.BackfillRequest{Job: in.Name, From: in.Body.From, To: in.Body.To, Limit: in.Body.Limit, Reason: in.Body.Reason, Meta: meta(ctx)})
 	if err != nil {

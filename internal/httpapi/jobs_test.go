@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -113,28 +114,56 @@ func TestETags(t *testing.T) {
 	s.want(http.StatusOK, "PUT", "/v1/jobs/report", `{"kind": "noop"}`, "If-Match", "*")
 }
 
-// Two replace the same version: one wins, the other is told.
+// Several have read the same version before any of them writes: one wins, the
+// others are told. Without the precondition they follow one another.
 func TestConcurrentReplacements(t *testing.T) {
 	s := newSite(t)
 	s.job("report")
-	statuses := make(chan int, 8)
-	for i := range cap(statuses) {
-		go func() {
-			statuses <- s.do("PUT", "/v1/jobs/report", fmt.Sprintf(`{"kind": "noop", "tags": ["t%d"]}`, i), "If-Match", `"1"`).StatusCode
-		}()
-	}
-	won := 0
-	for range cap(statuses) {
-		switch status := <-statuses; status {
-		case http.StatusOK:
-			won++
-		case http.StatusPreconditionFailed:
-		default:
-			t.Errorf("status %d", status)
+	const writers = 4
+	race := func(headers ...string) (won, lost int) {
+		t.Helper()
+		tx, err := s.store.Pool().Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer tx.Rollback(context.WithoutCancel(t.Context()))
+		if _, err := tx.Exec(t.Context(), "SELECT FROM jobs WHERE name = 'report' FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+		statuses := make(chan int, writers)
+		for i := range writers {
+			go func() {
+				statuses <- s.do("PUT", "/v1/jobs/report", fmt.Sprintf(`{"kind": "noop", "tags": ["t%d", "h%d"]}`, i, len(headers)), headers...).StatusCode
+			}()
+		}
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			if s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == writers {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the writers do not come to the lock")
+			}
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range writers {
+			switch status := <-statuses; status {
+			case http.StatusOK:
+				won++
+			case http.StatusPreconditionFailed:
+				lost++
+			default:
+				t.Errorf("status %d", status)
+			}
+		}
+		return won, lost
 	}
-	if won != 1 {
-		t.Errorf("%d replaced version 1", won)
+	if won, lost := race("If-Match", `"1"`); won != 1 || lost != writers-1 {
+		t.Errorf("%d replaced version 1, %d were told", won, lost)
+	}
+	if won, lost := race(); won != writers || lost != 0 {
+		t.Errorf("without a precondition %d went through, %d did not", won, lost)
 	}
 }
 

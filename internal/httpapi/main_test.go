@@ -162,6 +162,10 @@ func (s *site) do(method, path, body string, headers ...string) answer {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	// The document says that lists are [] or absent.
+	if resp.StatusCode < 300 && resp.Header.Get("Content-Type") == "application/json" && bytes.Contains(b, []byte(`:null`)) {
+		s.t.Errorf("%s %s: null in %s", method, path, b)
+	}
 	return answer{resp, bytes.TrimSpace(b)}
 }
 

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -62,6 +61,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.who = who
 	if known.timeout == 0 {
+		// An earlier request on this connection has left its own, which would end
+		// a stream.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		a.mux.ServeHTTP(w, r)
 		return
 	}
@@ -82,9 +84,10 @@ func (a *api) bounded(w http.ResponseWriter, r *http.Request, known *route) {
 	ctx, cancel := context.WithTimeout(r.Context(), known.timeout)
 	defer cancel()
 	r = r.WithContext(ctx)
-	// The answer has to be taken, too.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(known.timeout + 30*time.Second))
-	r.Body = http.MaxBytesReader(w, r.Body, known.limit+1) // the one more tells huma that it is too much
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(known.timeout + 5*time.Second))
+	_ = control.SetWriteDeadline(time.Now().Add(known.timeout + 30*time.Second)) // the answer has to be taken, too
+	r.Body = http.MaxBytesReader(w, r.Body, known.limit+1)                       // the one more tells huma that it is too much
 	if known.creates && r.Header.Get(idempotencyHeader) != "" {
 		a.serveKeyed(w, r, known)
 		return
@@ -146,7 +149,7 @@ func requestID(r *http.Request) string {
 	}) {
 		return id
 	}
-	return rand.Text()
+	return uuid.Must(uuid.NewV7()).String()
 }
 
 // correlation is the request's id for the events that it causes, where it has

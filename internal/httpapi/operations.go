@@ -8,17 +8,17 @@ import (
 	"github.com/daybookhq/daybook/projections"
 )
 
-type queuesOutput struct {
-	Body struct {
-		Queues []projections.QueueStats `json:"queues"`
-	}
+type queueList struct {
+	Queues []projections.QueueStats `json:"queues"`
 }
 
-type workersOutput struct {
-	Body struct {
-		Workers []client.Worker `json:"workers"`
-	}
+type workerList struct {
+	Workers []client.Worker `json:"workers"`
 }
+
+type queuesOutput struct{ Body queueList }
+
+type workersOutput struct{ Body workerList }
 
 func (a *api) operationRoutes() {
 	handle(a, operation{id: "list-queues", method: http.MethodGet, path: "/v1/queues", tag: tagOperations, scopes: []Scope{ScopeRead},

@@ -41,12 +41,23 @@ type batchedRun struct {
 	Problem *Problem   `json:"problem,omitempty" doc:"Why there is no run; the others of the batch are not concerned"`
 }
 
-type batchOutput struct {
-	Body struct {
-		Created int          `json:"created" doc:"How many runs were made"`
-		Refused int          `json:"refused" doc:"How many have a problem"`
-		Runs    []batchedRun `json:"runs" doc:"In the order of the request"`
-	}
+type batchRequest struct {
+	_    struct{}     `json:"-" additionalProperties:"false"`
+	Runs []runRequest `json:"runs" minItems:"1" maxItems:"1000" nullable:"false"`
+}
+
+type batchedRuns struct {
+	Created int          `json:"created" doc:"How many runs were made"`
+	Refused int          `json:"refused" doc:"How many have a problem"`
+	Runs    []batchedRun `json:"runs" doc:"In the order of the request"`
+}
+
+type batchOutput struct{ Body batchedRuns }
+
+type retryRequest struct {
+	_      struct{} `json:"-" additionalProperties:"false"`
+	Key    string   `json:"key,omitempty" maxLength:"256" doc:"The same key of the same job gives the same run; absent: one of its own"`
+	Reason string   `json:"reason,omitempty" maxLength:"1024" doc:"Why, for the record"`
 }
 
 type cancelledOutput struct{ Body client.Cancelled }
@@ -106,10 +117,7 @@ func (q *runRequest) item(ctx context.Context, job string, n int) protocol.Enque
 
 func (a *api) requestRuns(ctx context.Context, in *struct {
 	JobPath
-	Body struct {
-		_    struct{}     `json:"-" additionalProperties:"false"`
-		Runs []runRequest `json:"runs" minItems:"1" maxItems:"1000" nullable:"false"`
-	}
+	Body batchRequest
 }) (*batchOutput, error) {
 	items := make([]protocol.EnqueueItem, len(in.Body.Runs))
 	for i := range in.Body.Runs {
@@ -168,11 +176,7 @@ func (a *api) cancelRun(ctx context.Context, in *struct {
 
 func (a *api) retryRun(ctx context.Context, in *struct {
 	RunPath
-	Body *struct {
-		_      struct{} `json:"-" additionalProperties:"false"`
-		Key    string   `json:"key,omitempty" maxLength:"256" doc:"The same key of the same job gives the same run; absent: one of its own"`
-		Reason string   `json:"reason,omitempty" maxLength:"1024" doc:"Why, for the record"`
-	}
+	Body *retryRequest
 }) (*requestedOutput, error) {
 	run, err := a.read.GetRun(ctx, in.ID)
 	switch {

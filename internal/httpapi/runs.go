@@ -17,7 +17,7 @@ import (
 
 // RunPath names the run.
 type RunPath struct {
-	ID uuid.UUID `path:"id" doc:"The run's id"`
+	ID uuid.UUID `path:"id" format:"uuid" doc:"The run's id"`
 }
 
 type runListOutput struct {
@@ -48,7 +48,7 @@ func (a *api) runRoutes() {
 func (a *api) listRuns(ctx context.Context, in *struct {
 	Paging
 	Job   string    `query:"job" maxLength:"64" doc:"Runs of this job"`
-	State []string  `query:"state" doc:"Runs in one of these states: pending, claimed, running, succeeded, failed, cancelled, skipped"`
+	State []string  `query:"state" nullable:"false" doc:"Runs in one of these states: pending, claimed, running, succeeded, failed, cancelled, skipped"`
 	Queue string    `query:"queue" maxLength:"64" doc:"Runs in this queue"`
 	Kind  string    `query:"kind" maxLength:"64" doc:"Runs of this kind"`
 	Since time.Time `query:"since" doc:"Scheduled at or after"`
