@@ -31,6 +31,10 @@ const SchemaVersion = 1
 // this binary does not know, which a newer binary wrote.
 var ErrUnknownEvent = errors.New("unknown event")
 
+// ErrUndecodable is wrapped by the error for stored data that is not what its
+// type says.
+var ErrUndecodable = errors.New("undecodable")
+
 // CategoryOf is the category that the event's stream belongs to.
 func CategoryOf(e Event) Category {
 	if _, ok := e.(JobEvent); ok {
@@ -73,7 +77,7 @@ func DecodeEvent(typ string, schemaVersion int, data []byte) (Event, error) {
 	}
 	e, err := dec(data)
 	if err != nil {
-		return nil, fmt.Errorf("decode %s: %w", typ, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrUndecodable, typ, err)
 	}
 	return e, nil
 }

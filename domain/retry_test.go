@@ -144,7 +144,7 @@ func TestReleasesInARow(t *testing.T) {
 	expect("fifth, its stream was lost", lapse(true), 0)
 	expect("sixth", lapse(false), 8*time.Second)
 	take()
-	expect("seventh, given back by its worker", apply(ReleaseRun{ClaimID: r.ClaimID}).(RunReleased).ReadyAt.Sub(now), 0)
+	expect("seventh, given back by its worker", apply(ReleaseRun{ClaimID: r.ClaimID}).(RunReleased).ReadyAt.Sub(now), 16*time.Second)
 	take()
 	expect("eighth, refused by the broker", apply(ReleaseRun{ClaimID: r.ClaimID, Undeliverable: true}).(RunReleased).ReadyAt.Sub(now), 32*time.Second)
 	if r.Dispatches != 8 || r.Attempt != 0 {

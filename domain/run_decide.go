@@ -204,11 +204,7 @@ func decideRelease(r Run, c ReleaseRun, now time.Time) (Decision, error) {
 	case r.State == Running:
 		return Decision{Event: RunInterrupted{ClaimID: c.ClaimID, Attempt: r.Attempt, Reason: storable(c.Reason, 1024), ReadyAt: now}}, nil
 	}
-	ready := now
-	if c.Undeliverable {
-		ready = now.Add(releaseDelay(r.Dispatches))
-	}
-	return Decision{Event: RunReleased{ClaimID: c.ClaimID, Op: OpRelease, Reason: storable(c.Reason, 1024), ReadyAt: ready}}, nil
+	return Decision{Event: RunReleased{ClaimID: c.ClaimID, Op: OpRelease, Reason: storable(c.Reason, 1024), ReadyAt: now.Add(releaseDelay(r.Dispatches))}}, nil
 }
 
 // Reasons and error types that the reaper records.

@@ -103,9 +103,7 @@ func (w *walk) account(before Run, c RunCommand, e RunEvent) {
 		var want time.Duration
 		switch c := c.(type) {
 		case ReleaseRun:
-			if c.Undeliverable {
-				want = wantReleaseDelay(w.releases)
-			}
+			want = wantReleaseDelay(w.releases)
 		case ExpireRun:
 			if !c.Excused {
 				want = wantReleaseDelay(w.releases)

@@ -1,6 +1,7 @@
 package eventstore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -116,6 +117,7 @@ func (c *changes) queue(b *pgx.Batch, sql statements) bool {
 	if n := len(c.unwait); n > 0 {
 		b.Queue(deleteWaiting, c.unwait, n)
 	}
+	slices.SortStableFunc(c.outputs, func(a, b runOutput) int { return compareIDs(a.run, b.run) })
 	for _, o := range c.outputs {
 		var result any
 		if len(o.Result) > 0 {

@@ -127,12 +127,16 @@ func (s *Store) Claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 			return c, err
 		case q.Limit > 1:
 			q.Limit = (q.Limit + 1) / 2
+		case len(c.Runs) == 1:
+			return Claimed{}, s.park(ctx, c.Runs[0].ID, err)
 		default:
-			return Claimed{}, s.park(ctx, q.Lane, err)
+			return Claimed{}, err
 		}
 	}
 }
 
+// claim returns the runs that it took also with an error: one of them is to
+// blame, if any is.
 func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed, error) {
 	lane := q.Lane
 	levels, lows := lane.order(ctx, s)
@@ -153,9 +157,10 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	if err := crashpoint.Err(crashpoint.ClaimPostSelect); err != nil {
 		return Claimed{}, err
 	}
+	failed := Claimed{Runs: taken}
 	placed, err := s.place(ctx, tx, taken)
 	if err != nil {
-		return Claimed{}, err
+		return failed, err
 	}
 	full := len(taken) == q.Limit
 	seen := taken
@@ -165,34 +170,34 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	for i, r := range taken {
 		d, err := domain.DecideRun(r, domain.ClaimRun{ClaimID: uuid.New(), Lease: q.Lease}, tx.now)
 		if err != nil {
-			return Claimed{}, fmt.Errorf("claim run %s: %w", r.ID, err)
+			return failed, fmt.Errorf("claim run %s: %w", r.ID, err)
 		}
 		at := domain.EventTime(r.ChangedAt, tx.now)
 		if taken[i], err = domain.EvolveRun(r, d.Event, at); err != nil {
-			return Claimed{}, err
+			return failed, err
 		}
 		rows.add(taken[i])
 		if err := events.add(r.ID, taken[i].Version, at, s.meta(Meta{}), d.Event); err != nil {
-			return Claimed{}, err
+			return failed, err
 		}
 	}
 	b := &pgx.Batch{}
 	rows.queueClaims(b)
 	if err := placed.queue(ctx, s, tx, b, &events); err != nil {
-		return Claimed{}, err
+		return failed, err
 	}
 	events.queue(b)
 	committed, err := out.Enqueue(b, tx.now, messages(lane, taken, q.Parcel))
 	if err != nil {
-		return Claimed{}, fmt.Errorf("write dispatches: %w", err)
+		return failed, fmt.Errorf("write dispatches: %w", err)
 	}
 	s.pausing("claim")
 	crashpoint.At(crashpoint.ClaimPreCommit)
 	if err := tx.commit(ctx, b); err != nil {
-		return Claimed{}, conflict(err)
+		return failed, conflict(err)
 	}
 	if err := crashpoint.Err(crashpoint.ClaimPostCommit); err != nil {
-		return Claimed{}, err
+		return failed, err
 	}
 	committed()
 	lane.advance(tx.now, seen, full)

@@ -18,8 +18,9 @@
 // change what was decided on say how many rows that is; the database ends the
 // transaction when the number differs, since the COMMIT is already on its way.
 //
-// Locks are taken in one order: jobs, claims, due runs (each sorted by id), then
-// events. What starts at due runs takes everything with SKIP LOCKED.
+// Locks are taken in one order: jobs, limit keys, claims, due and waiting runs
+// (each sorted by its key), then events. What starts at due runs takes everything
+// before them with SKIP LOCKED.
 //
 // A COMMIT without an answer may have happened. Such a batch is never sent again
 // as it was: the caller decides again from what the database then says. Every
@@ -29,6 +30,6 @@
 // # Reading everything
 //
 // Sequence order is not commit order, so "position greater than the last" loses
-// events. [Log.Read] takes the difference of two snapshots instead, ordered by
+// events. [Store.Read] takes the difference of two snapshots instead, ordered by
 // position; see reader.go.
 package eventstore

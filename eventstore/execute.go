@@ -117,7 +117,8 @@ const ErrorUnstorable = "unstorable_result"
 func blamesRow(err error) bool {
 	var illegal *domain.IllegalEventError
 	var expression *schedule.Error
-	return isCulprit(err) || errors.Is(err, ErrVersionConflict) || errors.Is(err, domain.ErrUnknownEvent) || errors.As(err, &illegal) || errors.As(err, &expression)
+	var refused *domain.Refusal
+	return isCulprit(err) || errors.Is(err, errLookAgain) || errors.Is(err, domain.ErrUndecodable) || errors.Is(err, errNoDefinition) || errors.As(err, &refused) || errors.Is(err, ErrVersionConflict) || errors.Is(err, domain.ErrUnknownEvent) || errors.As(err, &illegal) || errors.As(err, &expression)
 }
 
 // Index: claims_pkey.
@@ -216,10 +217,13 @@ func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, ids
 	}
 	due, fold = distinct(due), distinct(fold)
 	if len(due) > 0 {
-		for sql, at := range map[string]table{lockDue: inDue, lockWaiting: inWaiting} {
-			err := tx.query(ctx, sql, []any{due}, func(rows pgx.Rows) error {
+		for _, in := range []struct {
+			sql string
+			at  table
+		}{{lockDue, inDue}, {lockWaiting, inWaiting}} {
+			err := tx.query(ctx, in.sql, []any{due}, func(rows pgx.Rows) error {
 				r, err := scanDue(rows)
-				found[r.ID] = &located{Run: r, before: r, at: at}
+				found[r.ID] = &located{Run: r, before: r, at: in.at}
 				return err
 			})
 			if err != nil {
@@ -312,7 +316,7 @@ func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, keys []
 	for _, l := range found {
 		ch.move(l)
 	}
-	return answers, ch, ch.free(ctx, tx, keys, found)
+	return answers, ch, ch.free(ctx, tx, keys, unfenced(commands), found)
 }
 
 func (s *Store) apply(l *located, c Command, e domain.RunEvent, ch *changes) error {
@@ -346,6 +350,15 @@ func withPolicies(c domain.RunCommand, spec domain.JobSpec) domain.RunCommand {
 	default:
 		return c
 	}
+}
+
+// unfenced reports whether some command does not speak for a claim.
+func unfenced(commands []Command) bool {
+	return slices.ContainsFunc(commands, func(c Command) bool {
+		_, fenced := claimOf(c.Do)
+		_, reaped := c.Do.(domain.ExpireRun)
+		return !fenced && !reaped
+	})
 }
 
 func appendText(to *[]string) func(pgx.Rows) error {

@@ -3,6 +3,7 @@ package eventstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,6 +21,10 @@ import (
 // Index: none. The table holds the runs in hand and is scanned.
 const lockExpired = `SELECT ` + claimColumns + ` FROM claims WHERE lease_until <= now() ORDER BY run_id LIMIT $1 FOR UPDATE SKIP LOCKED`
 
+// The messages of claims that nobody started may have gone down with the
+// broker's stream. Index: none; a row or two.
+const streamIsNew = `SELECT EXISTS (SELECT 1 FROM dispatch_streams WHERE generation > 0 AND changed_at > now() - interval '2 minutes')`
+
 // Expired is a claim that the reaper closed.
 type Expired struct {
 	Run   domain.Run // after
@@ -28,81 +33,84 @@ type Expired struct {
 }
 
 // ExpireClaims closes up to limit claims whose lease is over: a run that was
-// started is charged and tried again or fails, one that was not is released.
-// Excused says that the broker lost its messages, which puts no run off. If one
-// claim cannot be closed the others still are, and it is reported in the error.
-func (s *Store) ExpireClaims(ctx context.Context, limit int, excused bool) ([]Expired, error) {
+// started is charged and tried again or fails, one that was not is released. A
+// run whose message may have gone down with the broker's stream is not put off.
+// If one claim cannot be closed the others still are, and it is reported in the
+// error.
+func (s *Store) ExpireClaims(ctx context.Context, limit int) ([]Expired, error) {
 	var out []Expired
+	var looked uuid.UUID
 	err := again(ctx, func() (err error) {
-		out, err = s.expire(ctx, limit, excused)
+		out, looked, err = s.expire(ctx, limit)
 		return err
 	})
 	switch {
 	case err == nil || !blamesRow(err):
 		return out, err
 	case limit > 1:
-		return s.ExpireClaims(ctx, limit/2, excused)
+		return s.ExpireClaims(ctx, limit/2)
+	case looked == uuid.Nil:
+		return nil, err
 	}
-	return nil, s.putOff(ctx, err)
+	return nil, s.putOff(ctx, looked, err)
 }
 
-// Index: none, as lockExpired; parked_runs_pkey.
-const putOffExpired = `
-WITH held AS (
-  UPDATE claims SET lease_until = now() + interval '1 minute'
-   WHERE run_id = (SELECT run_id FROM claims WHERE lease_until <= now() ORDER BY run_id LIMIT 1 FOR UPDATE SKIP LOCKED)
-  RETURNING *)
-INSERT INTO parked_runs (run_id, job_id, parked_at, reason, row)
-SELECT h.run_id, h.job_id, now(), $1, to_jsonb(h.*) FROM held h
-ON CONFLICT (run_id) DO UPDATE SET parked_at = excluded.parked_at, reason = excluded.reason, row = excluded.row
-RETURNING run_id`
+// Index: claims_pkey.
+const putOffExpired = `UPDATE claims SET lease_until = now() + interval '1 minute' WHERE run_id = $1 AND lease_until <= now() RETURNING run_id`
 
-// putOff gets a claim that cannot be closed out of the way of the others: it is
-// reported as parked and tried again a minute later. It always returns an error.
-func (s *Store) putOff(ctx context.Context, cause error) error {
-	var run uuid.UUID
-	if err := s.ops.QueryRow(ctx, putOffExpired, cause.Error()).Scan(&run); err != nil {
+// putOff gets a claim that cannot be closed out of the way of the others, to be
+// tried again a minute later. It always returns an error: *ParkedError when it
+// worked.
+func (s *Store) putOff(ctx context.Context, run uuid.UUID, cause error) error {
+	if err := s.ops.QueryRow(ctx, putOffExpired, run).Scan(&run); err != nil {
 		return errors.Join(cause, err)
 	}
 	return &ParkedError{Run: run, Reason: cause}
 }
 
-func (s *Store) expire(ctx context.Context, limit int, excused bool) ([]Expired, error) {
+// expire also tells which claim it looked at first: the one to blame when it is
+// alone.
+func (s *Store) expire(ctx context.Context, limit int) (out []Expired, looked uuid.UUID, err error) {
 	found := map[uuid.UUID]*located{}
 	var commands []Command
 	var keys []string
-	tx, err := beginWith(ctx, s.ops, query{lockExpiredKeys, nil, appendText(&keys)}, query{s.sql.lockExpired, []any{limit}, func(rows pgx.Rows) error {
+	excused := false
+	tx, err := beginWith(ctx, s.ops, query{lockExpiredKeys, nil, appendText(&keys)}, query{streamIsNew, nil, func(rows pgx.Rows) error {
+		return rows.Scan(&excused)
+	}}, query{s.sql.lockExpired, []any{limit}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
 		found[r.ID] = &located{Run: r, before: r, at: inClaims}
 		commands = append(commands, Command{RunID: r.ID, Do: domain.ExpireRun{Excused: excused}})
+		if looked == uuid.Nil {
+			looked = r.ID
+		}
 		return err
 	}})
 	if err != nil {
-		return nil, err
+		return nil, looked, err
 	}
 	defer tx.rollback(ctx)
 	if len(commands) == 0 {
-		return nil, nil
+		return nil, looked, nil
 	}
 	if err := crashpoint.Err(crashpoint.ReaperPostSelect); err != nil {
-		return nil, err
+		return nil, looked, err
 	}
 	answers, changes, err := s.decide(ctx, tx, commands, keys, found)
 	if err != nil {
-		return nil, err
+		return nil, looked, err
 	}
 	b := &pgx.Batch{}
 	if changes.queue(b, s.sql) {
 		s.pausing("expire")
 		crashpoint.At(crashpoint.ReaperPreCommit)
 		if err := tx.commit(ctx, b); err != nil {
-			return nil, conflict(err)
+			return nil, looked, conflict(err)
 		}
 		if err := crashpoint.Err(crashpoint.ReaperPostCommit); err != nil {
-			return nil, err
+			return nil, looked, err
 		}
 	}
-	var out []Expired
 	var errs []error
 	for i, a := range answers {
 		if a.Err != nil {
@@ -112,7 +120,7 @@ func (s *Store) expire(ctx context.Context, limit int, excused bool) ([]Expired,
 		held := tx.now.Sub(found[commands[i].RunID].before.LeaseUntil)
 		out = append(out, Expired{Run: a.Run, Event: a.Event, Held: held})
 	}
-	return out, errors.Join(errs...)
+	return out, looked, errors.Join(errs...)
 }
 
 // Beat asks to renew the lease of one claim.
@@ -195,7 +203,10 @@ func (s *Store) Heartbeat(ctx context.Context, beats []Beat, lease time.Duration
 		}
 		out[i] = beaten
 	}
-	return out, s.progress(ctx, beats)
+	if err := s.progress(ctx, beats); err != nil { // the leases are renewed whatever becomes of the words
+		s.log.WarnContext(ctx, "progress of runs was not stored", "error", err)
+	}
+	return out, nil
 }
 
 func (s *Store) progress(ctx context.Context, beats []Beat) error {
@@ -203,6 +214,8 @@ func (s *Store) progress(ctx context.Context, beats []Beat) error {
 	var progress []*float32
 	var message []*string
 	seen := map[uuid.UUID]bool{}
+	beats = slices.Clone(beats) // outcomes write the same rows, in the same order
+	slices.SortFunc(beats, func(a, b Beat) int { return compareIDs(a.RunID, b.RunID) })
 	for _, b := range beats {
 		if b.Progress == nil && b.Message == "" || seen[b.RunID] {
 			continue

@@ -2,7 +2,9 @@ package eventstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -60,8 +62,13 @@ func (f *freed) queue(b *pgx.Batch) {
 }
 
 // free finds the places that the runs, as the commands have left them, give back.
-func (c *changes) free(ctx context.Context, tx *txn, keys []string, found map[uuid.UUID]*located) error {
-	if len(keys) == 0 {
+//
+// The keys were locked by a statement before the one that locked the claims. A
+// command that does not come from a claim's worker may end a claim that was
+// committed between the two; its keys are not locked then, and it is decided
+// again. A worker knows of its claim only after the commit.
+func (c *changes) free(ctx context.Context, tx *txn, keys []string, unfenced bool, found map[uuid.UUID]*located) error {
+	if len(keys) == 0 && !unfenced {
 		return nil
 	}
 	var ended []uuid.UUID
@@ -73,19 +80,26 @@ func (c *changes) free(ctx context.Context, tx *txn, keys []string, found map[uu
 	if len(ended) == 0 {
 		return nil
 	}
+	slices.SortFunc(ended, compareIDs)
 	err := tx.query(ctx, selectHeld, []any{ended}, func(rows pgx.Rows) error {
 		var key string
 		var run uuid.UUID
 		if err := rows.Scan(&key, &run); err != nil {
 			return err
 		}
+		if !slices.Contains(keys, key) {
+			return errLookAgain
+		}
 		if found[run].State.Terminal() || !domain.UntilTerminal(key) {
 			c.freed.keys, c.freed.runs = append(c.freed.keys, key), append(c.freed.runs, run)
 		}
 		return nil
 	})
+	if err != nil && !errors.Is(err, errLookAgain) {
+		err = fmt.Errorf("find places to give back: %w", err)
+	}
 	if err != nil {
-		return fmt.Errorf("find places to give back: %w", err)
+		return err
 	}
 	return nil
 }
@@ -94,24 +108,37 @@ func (c *changes) free(ctx context.Context, tx *txn, keys []string, found map[uu
 // versions of this program or an operator's hand, would wait for ever. Its turn
 // costs nothing if it is too early: it is set aside again.
 //
-// Index: waiting_runs_key, skipping from key to key is left to the planner; the
-// table holds waiters only.
+// Index: waiting_runs_key, from key to key; a key with a million waiters is one
+// step.
 const nudge = `
-WITH first AS (
-  SELECT DISTINCT ON (limit_key) run_id FROM waiting_runs WHERE waiting_since < now() - interval '10 s' ORDER BY limit_key, waiting_since, run_id LIMIT $1),
+WITH RECURSIVE keys AS (
+  (SELECT limit_key AS k FROM waiting_runs WHERE limit_key > $2 ORDER BY limit_key LIMIT 1)
+  UNION ALL
+  SELECT (SELECT w.limit_key FROM waiting_runs w WHERE w.limit_key > keys.k ORDER BY w.limit_key LIMIT 1) FROM keys WHERE keys.k IS NOT NULL),
+page AS (SELECT k FROM keys WHERE k IS NOT NULL LIMIT $1),
+first AS (
+  SELECT f.run_id FROM page, LATERAL (
+    SELECT w.run_id FROM waiting_runs w WHERE w.limit_key = page.k AND w.waiting_since < now() - interval '10 s'
+     ORDER BY w.waiting_since, w.run_id LIMIT 1) f),
 turn AS (
   DELETE FROM waiting_runs WHERE run_id IN (SELECT x.run_id FROM waiting_runs x JOIN first f ON f.run_id = x.run_id FOR UPDATE OF x SKIP LOCKED)
-  RETURNING ` + dueColumns + `)
-INSERT INTO due_runs (` + dueColumns + `)
-SELECT run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, now(),
-       version, attempt, dispatches, claims, changed_at, args, catch_up, waiting_since FROM turn`
+  RETURNING ` + dueColumns + `),
+due AS (
+  INSERT INTO due_runs (` + dueColumns + `)
+  SELECT run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, now(),
+         version, attempt, dispatches, claims, changed_at, args, catch_up, waiting_since FROM turn)
+SELECT (SELECT count(*) FROM turn), coalesce((SELECT max(k) FROM page), ''), (SELECT count(*) FROM page)`
 
-// NudgeWaiting gives the first waiter of up to limit keys another chance and
-// tells how many there were.
-func (s *Store) NudgeWaiting(ctx context.Context, limit int) (int, error) {
-	tag, err := s.loops.Exec(ctx, nudge, limit)
-	if err != nil {
-		return 0, fmt.Errorf("look after waiting runs: %w", err)
+// NudgeWaiting gives the first waiter of up to limit keys after the given one
+// another chance. It tells how many there were and after which key to go on;
+// empty begins again.
+func (s *Store) NudgeWaiting(ctx context.Context, limit int, after string) (nudged int, next string, err error) {
+	var keys int
+	if err := s.loops.QueryRow(ctx, nudge, limit, after).Scan(&nudged, &next, &keys); err != nil {
+		return 0, after, fmt.Errorf("look after waiting runs: %w", err)
 	}
-	return int(tag.RowsAffected()), nil
+	if keys < limit {
+		next = ""
+	}
+	return nudged, next, nil
 }

@@ -107,7 +107,7 @@ func TestOutcomeWithoutItsFenceIsNoticed(t *testing.T) {
 	w.sql.lockExpired = without(t, lockExpired, " FOR UPDATE SKIP LOCKED")
 	w.sql.deleteClaims = without(t, deleteClaims, " AND c.claim_id = u.k AND c.version = u.v")
 	w.pausing = rendezvous(2)
-	reap := func() error { _, err := w.expire(t.Context(), 10, false); return err }
+	reap := func() error { _, _, err := w.expire(t.Context(), 10); return err }
 	errs := race(w.call(t, w.Store, succeed(run)), reap)
 	assertOneNoticed(t, "locks and fence of the outcome taken away", errs)
 	if n := w.count(t, "SELECT count(*) FROM events WHERE version = 4 AND stream_id = $1", run.ID); n != 1 {
@@ -120,7 +120,7 @@ func TestOutcomeWithoutItsFenceIsNoticed(t *testing.T) {
 	w.request(t, "report", 1)
 	first := w.claim(t, 1)[0]
 	w.exec(t, "UPDATE claims SET lease_until = now() - interval '1 s'")
-	if _, err := w.ExpireClaims(t.Context(), 10, false); err != nil {
+	if _, err := w.ExpireClaims(t.Context(), 10); err != nil {
 		t.Fatal(err)
 	}
 	second := w.claim(t, 1)[0]
@@ -140,7 +140,7 @@ func TestReaperWithoutItsGuardIsNoticed(t *testing.T) {
 	run := w.claim(t, 1)[0]
 	w.execute(t, start(run))
 	w.sql.lockExpired = without(t, lockExpired, " WHERE lease_until <= now()")
-	_, err := w.ExpireClaims(t.Context(), 10, false)
+	_, err := w.ExpireClaims(t.Context(), 10)
 	t.Logf("guard of the reaper taken away: noticed by the decision: %v", err)
 	if code(err) != domain.CodeLeaseLive {
 		t.Errorf("reaping a live lease: %v, want it refused", err)
@@ -169,7 +169,7 @@ func TestReaperSeesALeaseRenewedUnderIt(t *testing.T) {
 	w.sql.lockExpired = strings.Replace(lockExpired, " SKIP LOCKED", "", 1) // so that it waits for the renewal
 	done := make(chan error, 1)
 	go func() {
-		got, err := w.ExpireClaims(t.Context(), 10, false)
+		got, err := w.ExpireClaims(t.Context(), 10)
 		if err == nil && len(got) > 0 {
 			err = errors.New("the renewed claim was closed")
 		}

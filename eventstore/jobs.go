@@ -38,7 +38,7 @@ func scanJob(rows pgx.Rows, more ...any) (jobRow, error) {
 	}
 	j.Watermark, j.CreatedAt, j.ChangedAt = j.Watermark.UTC(), j.CreatedAt.UTC(), j.ChangedAt.UTC()
 	if err := json.Unmarshal(spec, &j.Spec); err != nil {
-		return j, fmt.Errorf("job %s: decode definition: %w", name, err)
+		return j, fmt.Errorf("job %s: %w: decode definition: %w", name, domain.ErrUndecodable, err)
 	}
 	return j, nil
 }
@@ -182,10 +182,11 @@ const lockDueOfJob = `SELECT ` + dueColumns + ` FROM due_runs WHERE job_id = $1 
 // Index: waiting_runs_job.
 const lockWaitingOfJob = `SELECT ` + dueColumns + ` FROM waiting_runs WHERE job_id = $1 ORDER BY run_id FOR UPDATE`
 
-// Index: limit_holders_run, due_runs_job, limit_keys_pkey.
+// Index: limit_holders_run, due_runs_job, waiting_runs_job, limit_keys_pkey.
 const lockKeysOfJob = `
 SELECT key FROM limit_keys
- WHERE key IN (SELECT h.key FROM due_runs d JOIN limit_holders h ON h.run_id = d.run_id WHERE d.job_id = $1) ORDER BY key FOR UPDATE`
+ WHERE key IN (SELECT h.key FROM due_runs d JOIN limit_holders h ON h.run_id = d.run_id WHERE d.job_id = $1
+               UNION SELECT h.key FROM waiting_runs w JOIN limit_holders h ON h.run_id = w.run_id WHERE w.job_id = $1) ORDER BY key FOR UPDATE`
 
 // cancelPending cancels the runs of an archived job that are not in hand. Places
 // that such runs hold are of the job's own, so nobody else waits for them.
@@ -194,19 +195,36 @@ func (s *Store) cancelPending(ctx context.Context, tx *txn, w *jobWrites, j doma
 	if err := tx.query(ctx, lockKeysOfJob, []any{j.ID}, appendText(&keys)); err != nil {
 		return err
 	}
-	if err := s.cancelRows(ctx, tx, w, lockDueOfJob, &w.dropDue, j, m); err != nil {
-		return err
+	if w.archived == nil {
+		w.archived = map[uuid.UUID]bool{}
 	}
-	return s.cancelRows(ctx, tx, w, lockWaitingOfJob, &w.unwait, j, m)
-}
-
-func (s *Store) cancelRows(ctx context.Context, tx *txn, w *jobWrites, sql string, drop *[]uuid.UUID, j domain.Job, m Meta) error {
-	return tx.query(ctx, sql, []any{j.ID}, func(rows pgx.Rows) error {
-		r, err := scanDue(rows)
-		if err != nil {
+	w.archived[j.ID] = true
+	// A run may move from one table to the other between the two statements, but
+	// not once it is locked: look until nothing new is found.
+	seen := map[uuid.UUID]bool{}
+	for before := -1; before < len(seen); {
+		before = len(seen)
+		if err := s.cancelRows(ctx, tx, w, lockDueOfJob, &w.dropDue, seen, j, m); err != nil {
 			return err
 		}
-		d, err := domain.DecideRun(r, domain.CancelRun{Reason: "job archived"}, tx.now)
+		if err := s.cancelRows(ctx, tx, w, lockWaitingOfJob, &w.unwait, seen, j, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reasonArchived is why an archived job's runs are cancelled.
+const reasonArchived = "job archived"
+
+func (s *Store) cancelRows(ctx context.Context, tx *txn, w *jobWrites, sql string, drop *[]uuid.UUID, seen map[uuid.UUID]bool, j domain.Job, m Meta) error {
+	return tx.query(ctx, sql, []any{j.ID}, func(rows pgx.Rows) error {
+		r, err := scanDue(rows)
+		if err != nil || seen[r.ID] {
+			return err
+		}
+		seen[r.ID] = true
+		d, err := domain.DecideRun(r, domain.CancelRun{Reason: reasonArchived}, tx.now)
 		if err != nil {
 			return err
 		}
@@ -270,12 +288,13 @@ func (s *Store) selectJobs(ctx context.Context, sql string, args ...any) ([]JobD
 
 // jobWrites is what a transaction over jobs changes.
 type jobWrites struct {
-	jobs    []jobRow
-	events  eventRows
-	fires   []fire
-	dropDue []uuid.UUID
-	unwait  []uuid.UUID
-	skipped int // instants covered by FiresSkipped
+	jobs     []jobRow
+	events   eventRows
+	fires    []fire
+	dropDue  []uuid.UUID
+	unwait   []uuid.UUID
+	archived map[uuid.UUID]bool // jobs that the transaction archives
+	skipped  int                // instants covered by FiresSkipped
 }
 
 // fire is an instant that is to get a run.

@@ -166,11 +166,11 @@ func TestReaperClosesLapsedClaimsOnly(t *testing.T) {
 	w.request(t, "report", 3)
 	runs := w.claim(t, 3)
 	w.execute(t, start(runs[0]), start(runs[1]))
-	if got, err := w.ExpireClaims(t.Context(), 100, false); err != nil || len(got) != 0 {
+	if got, err := w.ExpireClaims(t.Context(), 100); err != nil || len(got) != 0 {
 		t.Fatalf("reaped %d live claims, %v", len(got), err)
 	}
 	w.exec(t, "UPDATE claims SET lease_until = now() - interval '1 s' WHERE run_id = ANY($1)", []uuid.UUID{runs[0].ID, runs[2].ID})
-	got, err := w.ExpireClaims(t.Context(), 100, false)
+	got, err := w.ExpireClaims(t.Context(), 100)
 	if err != nil || len(got) != 2 {
 		t.Fatalf("reaped %d, %v", len(got), err)
 	}

@@ -47,7 +47,9 @@ func TestAppendIsAllOrNothingOverStreams(t *testing.T) {
 
 func TestPartitionsComeAheadOfNeed(t *testing.T) {
 	w := newWorld(t)
-	leaves := func() int { return w.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'events_run'::regclass") }
+	leaves := func() int {
+		return w.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'events_run'::regclass")
+	}
 	if _, err := w.KeepPartitions(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -25,10 +25,32 @@ type Materialized struct {
 	Next    time.Time // the earliest instant to come of the jobs looked at; zero if none
 	Now     time.Time
 	Full    bool // there may be more due now
+
+	first uuid.UUID // of the jobs looked at: the one to blame when it is alone
 }
 
 // Index: jobs_next_fire. Locked jobs are another replica's.
-const lockDueJobs = `SELECT ` + jobColumns + ` FROM jobs WHERE next_fire <= now() ORDER BY next_fire LIMIT $1 FOR UPDATE SKIP LOCKED`
+//
+// A key share, which requests for runs take, is no obstacle: no key changes.
+const (
+	lockDueJobs    = `SELECT ` + jobColumns + ` FROM jobs WHERE next_fire <= now() ORDER BY next_fire LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED`
+	lockRecentJobs = `SELECT ` + jobColumns + ` FROM jobs WHERE next_fire <= now() ORDER BY next_fire DESC LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED`
+)
+
+// Order is which due jobs a pass looks at first. Passes should take turns: when
+// many jobs make up for a long absence, those whose instant has just come must
+// not wait for them.
+type Order bool
+
+// The orders.
+const (
+	LongestDueFirst Order = false
+	LatestDueFirst  Order = true
+)
+
+// firesPerPass bounds a transaction, so that it commits while its runs' ready
+// times are fresh.
+const firesPerPass = 2000
 
 // firesPerJob paces a job that makes up for a long absence: the others' instants
 // are not kept waiting behind it.
@@ -37,50 +59,57 @@ const firesPerJob = 100
 // Materialize decides the instants that are due of up to limit jobs: slot,
 // RunScheduled and due row for those that run, one FiresSkipped for a gap, and
 // the job's watermark, in one transaction. Any number of replicas may call it.
-func (s *Store) Materialize(ctx context.Context, limit int) (Materialized, error) {
+func (s *Store) Materialize(ctx context.Context, limit int, order Order) (Materialized, error) {
 	var out Materialized
 	err := s.withPartitions(ctx, func(span *span) error {
 		return again(ctx, func() (err error) {
-			out, err = s.materialize(ctx, limit, span)
+			out, err = s.materialize(ctx, limit, order, span)
 			return err
 		})
 	})
 	switch {
-	case err == nil || !blamesRow(err):
+	case err == nil || !blamesRow(err) && sqlState(err) != stateTooOld:
 		return out, err
 	case limit > 1:
-		return s.Materialize(ctx, limit/2)
+		return s.Materialize(ctx, limit/2, order)
+	case out.first != uuid.Nil && blamesRow(err):
+		return Materialized{}, s.putOffJob(ctx, out.first, err)
 	}
-	return Materialized{}, s.putOffJob(ctx, err)
+	return Materialized{}, err
 }
 
-// Index: jobs_next_fire.
-const putOffDueJob = `
-UPDATE jobs SET next_fire = now() + interval '1 minute'
- WHERE id = (SELECT id FROM jobs WHERE next_fire <= now() ORDER BY next_fire LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING name`
+// Index: jobs_pkey. Less than the misfire grace: what is due now is only late.
+const putOffDueJob = `UPDATE jobs SET next_fire = now() + interval '20 s' WHERE id = $1 AND next_fire <= now() RETURNING name`
 
 // putOffJob gets a job that cannot be decided out of the way of the others. Its
 // watermark stays: nothing is lost. It always returns an error.
-func (s *Store) putOffJob(ctx context.Context, cause error) error {
+func (s *Store) putOffJob(ctx context.Context, job uuid.UUID, cause error) error {
 	var name string
-	if err := s.loops.QueryRow(ctx, putOffDueJob).Scan(&name); err != nil {
+	if err := s.loops.QueryRow(ctx, putOffDueJob, job).Scan(&name); err != nil {
 		return errors.Join(cause, err)
 	}
-	return fmt.Errorf("job %q cannot be decided, tried again in a minute: %w", name, cause)
+	return fmt.Errorf("job %q cannot be decided, tried again in 20 s: %w", name, cause)
 }
 
-func (s *Store) materialize(ctx context.Context, limit int, span *span) (Materialized, error) {
+func (s *Store) materialize(ctx context.Context, limit int, order Order, span *span) (out Materialized, err error) {
 	var jobs []jobRow
-	tx, err := begin(ctx, s.loops, lockDueJobs, []any{limit}, func(rows pgx.Rows) error {
+	lock := lockDueJobs
+	if order == LatestDueFirst {
+		lock = lockRecentJobs
+	}
+	tx, err := begin(ctx, s.loops, lock, []any{limit}, func(rows pgx.Rows) error {
 		j, err := scanJob(rows)
+		if len(jobs) == 0 {
+			out.first = j.ID
+		}
 		jobs = append(jobs, j)
 		return err
 	})
 	if err != nil {
-		return Materialized{}, err
+		return out, err
 	}
 	defer tx.rollback(ctx)
-	out := Materialized{Jobs: len(jobs), Now: tx.now, Full: len(jobs) == limit}
+	out.Jobs, out.Now, out.Full = len(jobs), tx.now, len(jobs) == limit
 	if len(jobs) == 0 {
 		return out, nil
 	}
@@ -89,9 +118,13 @@ func (s *Store) materialize(ctx context.Context, limit int, span *span) (Materia
 	}
 	var w jobWrites
 	for i := range jobs {
+		if len(w.fires) >= firesPerPass { // the others stay due
+			out.Jobs, out.Full = i, true
+			break
+		}
 		j := &jobs[i]
 		if err := s.decideDue(&w, j, tx.now, firesPerJob); err != nil {
-			return Materialized{}, err
+			return out, err
 		}
 		w.jobs = append(w.jobs, *j)
 		if j.NextFire != nil && (out.Next.IsZero() || j.NextFire.Before(out.Next)) {
@@ -101,7 +134,7 @@ func (s *Store) materialize(ctx context.Context, limit int, span *span) (Materia
 	out.Full = out.Full || !out.Next.IsZero() && !out.Next.After(tx.now)
 	out.Skipped = w.skipped
 	if err := s.writeJobs(ctx, tx, &w, span); err != nil {
-		return Materialized{}, err
+		return out, err
 	}
 	crashpoint.At(crashpoint.MaterializePostCommit)
 	for _, f := range w.fires {
@@ -201,8 +234,15 @@ func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span
 	var due liveRows
 	for _, f := range w.fires {
 		span.add(f.run.ScheduledAt)
-		due.add(f.run)
 		if err := w.events.add(f.run.ID, f.run.Version, f.at, f.meta, f.event); err != nil {
+			return err
+		}
+		if !w.archived[f.run.JobID] {
+			due.add(f.run)
+			continue
+		}
+		// It came due with the very command that archives its job.
+		if err := w.events.add(f.run.ID, f.run.Version+1, f.at, f.meta, domain.RunCancelled{Op: domain.OpCancel, Reason: reasonArchived}); err != nil {
 			return err
 		}
 	}
@@ -213,6 +253,7 @@ func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span
 	}
 	if n := len(w.unwait); n > 0 {
 		b.Queue(deleteWaiting, w.unwait, n)
+		b.Queue(dropHolders, w.unwait)
 	}
 	if err := w.queueJobs(b); err != nil {
 		return err
@@ -283,7 +324,7 @@ func (s *Store) explainLost(ctx context.Context, tx *txn, w *jobWrites, lost []f
 	}
 	for _, f := range lost {
 		i := slices.IndexFunc(w.jobs, func(j jobRow) bool { return j.ID == f.run.JobID })
-		if decided[f.run.ID] || i < 0 {
+		if decided[f.run.ID] || i < 0 || !w.jobs[i].Active() {
 			continue
 		}
 		e := domain.FiresSkipped{From: f.run.ScheduledAt, To: f.run.ScheduledAt, Count: 1, Reason: domain.SkipCivilTimeRan}

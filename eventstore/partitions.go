@@ -9,10 +9,18 @@ import (
 // EnsurePartitions makes the log ready for runs whose instants lie in the range,
 // and tells how many monthly partitions it made.
 func (s *Store) EnsurePartitions(ctx context.Context, from, to time.Time) (made int, err error) {
-	if err := s.loops.QueryRow(ctx, "SELECT daybook_ensure_partition($1, $2)", from, to).Scan(&made); err != nil {
-		return 0, fmt.Errorf("prepare partitions: %w", err)
+	const years = 20 // of which the function takes no more at once
+	for ; from.AddDate(years, 0, 0).Before(to); from = from.AddDate(years, 0, 0) {
+		n, err := s.EnsurePartitions(ctx, from, from.AddDate(years, 0, -1))
+		if made += n; err != nil {
+			return made, err
+		}
 	}
-	return made, nil
+	var n int
+	if err := s.loops.QueryRow(ctx, "SELECT daybook_ensure_partition($1, $2)", from, to).Scan(&n); err != nil {
+		return made, fmt.Errorf("prepare partitions: %w", err)
+	}
+	return made + n, nil
 }
 
 // partitionsAhead is how far ahead of now partitions are kept ready; requests

@@ -27,7 +27,10 @@ const tryLockKeys = `SELECT key FROM limit_keys WHERE key = ANY($1) ORDER BY key
 
 // Index: limit_holders_pkey; waiting_runs_key.
 const selectOccupancy = `
-SELECT k, h.run_id, (SELECT count(*) FROM waiting_runs w WHERE w.limit_key = k) FROM unnest($1::text[]) k LEFT JOIN limit_holders h ON h.key = k`
+SELECT k, h.run_id, x.waiting
+  FROM unnest($1::text[]) k
+  CROSS JOIN LATERAL (SELECT EXISTS (SELECT 1 FROM waiting_runs w WHERE w.limit_key = k)::int AS waiting) x
+  LEFT JOIN limit_holders h ON h.key = k`
 
 // Index: limit_holders_pkey and limit_holders_run are written.
 const insertHolders = `INSERT INTO limit_holders (key, run_id) SELECT * FROM unnest($1::text[], $2::uuid[])`

@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/daybookhq/daybook/domain"
 )
@@ -17,7 +19,7 @@ import (
 func (w *world) fireNow(t *testing.T, job string, instants int) {
 	t.Helper()
 	w.exec(t, `UPDATE jobs SET materialized_through = date_trunc('second', now()) - $2 * interval '1 s', next_fire = date_trunc('second', now()) - ($2 - 1) * interval '1 s' WHERE name = $1`, job, instants)
-	if _, err := w.Materialize(t.Context(), 10); err != nil {
+	if _, err := w.Materialize(t.Context(), 10, LongestDueFirst); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -238,7 +240,7 @@ func TestCrashedHolderBlocksNoLongerThanItsLease(t *testing.T) {
 	claimed, _ := w.settle(t)
 	w.execute(t, start(claimed[0]))
 	w.exec(t, "UPDATE claims SET lease_until = now() - interval '1 s'")
-	if _, err := w.ExpireClaims(t.Context(), 10, false); err != nil {
+	if _, err := w.ExpireClaims(t.Context(), 10); err != nil {
 		t.Fatal(err)
 	}
 	if second, _ := w.settle(t); len(second) != 1 {
@@ -256,5 +258,108 @@ func TestArchiveCancelsWaitersToo(t *testing.T) {
 	}
 	if n := w.count(t, "SELECT (SELECT count(*) FROM waiting_runs) + (SELECT count(*) FROM due_runs)"); n != 0 {
 		t.Errorf("%d pending runs of an archived job", n)
+	}
+}
+
+// A retried run keeps its overlap place while it waits for a concurrency place;
+// archiving the job gives both up.
+func TestArchiveGivesBackThePlacesOfWaiters(t *testing.T) {
+	w := newWorld(t)
+	s := everySecond("tick", domain.OverlapSkip)
+	s.Concurrency = &domain.Concurrency{Limit: 1}
+	w.apply(t, s)
+	w.fireNow(t, "tick", 1)
+	first, _ := w.settle(t)
+	w.execute(t, start(first[0]), Command{RunID: first[0].ID, Do: domain.FailRun{ClaimID: first[0].ClaimID, Retryable: true, RetryAfter: time.Microsecond}})
+	w.exec(t, "UPDATE due_runs SET ready_at = now() + interval '1 s'")
+	w.request(t, "tick", 1)
+	if claimed, _ := w.settle(t); len(claimed) != 1 {
+		t.Fatalf("%d claimed", len(claimed))
+	}
+	w.exec(t, "UPDATE due_runs SET ready_at = now()")
+	w.settle(t)
+	if n := w.count(t, "SELECT count(*) FROM waiting_runs WHERE run_id = $1", first[0].ID); n != 1 {
+		t.Fatal("the retried run does not wait")
+	}
+	if _, err := w.CommandJobs(t.Context(), []JobCommand{{Name: "tick", Do: domain.ArchiveJob{}}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.count(t, "SELECT count(*) FROM limit_holders WHERE run_id = $1", first[0].ID); n != 0 {
+		t.Error("the cancelled run has its place for ever")
+	}
+}
+
+// A cancel locks the keys of a run before it locks its claim. A claim that is
+// committed in between has keys that it has not locked.
+func TestCancelThatMeetsAFreshClaimGivesItsPlaceBack(t *testing.T) {
+	w := newWorld(t)
+	s := spec("import")
+	s.Concurrency = &domain.Concurrency{Limit: 1}
+	w.apply(t, s)
+	id := w.request(t, "import", 1)[0]
+	w.settle(t)
+	// What the cancel's first statement saw when the claim was not there yet.
+	w.sql.lockClaims = lockClaims
+	found := map[uuid.UUID]*located{}
+	tx, err := begin(t.Context(), w.ops, lockClaims, []any{[]uuid.UUID{id}}, func(rows pgx.Rows) error {
+		r, err := scanClaim(rows)
+		found[r.ID] = &located{Run: r, before: r, at: inClaims}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = w.decide(t.Context(), tx, []Command{{RunID: id, Do: domain.CancelRun{}}}, nil, found)
+	tx.rollback(t.Context())
+	if !errors.Is(err, errLookAgain) {
+		t.Errorf("a cancel without the key's lock: %v, want it decided again", err)
+	}
+	if a := w.execute(t, Command{RunID: id, Do: domain.CancelRun{}})[0]; a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	if n := w.count(t, "SELECT count(*) FROM limit_holders"); n != 0 {
+		t.Errorf("%d places held after the cancel", n)
+	}
+}
+
+// Instants that come due with the very command that archives their job are
+// decided, and their runs cancelled.
+func TestArchiveCancelsWhatComesDueWithIt(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, everySecond("tick", domain.OverlapAllow))
+	w.exec(t, `UPDATE jobs SET materialized_through = now() - interval '3 s', next_fire = now() - interval '3 s'`)
+	if _, err := w.CommandJobs(t.Context(), []JobCommand{{Name: "tick", Do: domain.ArchiveJob{}}}); err != nil {
+		t.Fatal(err)
+	}
+	slots := w.count(t, "SELECT count(*) FROM run_slots")
+	if slots < 3 || w.count(t, "SELECT count(*) FROM events WHERE type = 'RunCancelled'") != slots || w.count(t, "SELECT count(*) FROM due_runs") != 0 {
+		t.Errorf("%d instants, %d cancelled, %d due", slots, w.count(t, "SELECT count(*) FROM events WHERE type = 'RunCancelled'"), w.count(t, "SELECT count(*) FROM due_runs"))
+	}
+}
+
+func TestNudgeGoesFromKeyToKey(t *testing.T) {
+	w := newWorld(t)
+	s := spec("import")
+	s.Concurrency = &domain.Concurrency{Key: "tenant", Limit: 1}
+	w.apply(t, s)
+	var requests []RunRequest
+	for i := range 12 {
+		requests = append(requests, RunRequest{Job: "import", Args: json.RawMessage(fmt.Sprintf(`{"tenant": "t%d"}`, i%4))})
+	}
+	if _, err := w.Request(t.Context(), requests); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(t)
+	w.exec(t, "UPDATE waiting_runs SET waiting_since = waiting_since - interval '1 minute'")
+	total, after := 0, ""
+	for i := range 2 {
+		n, next, err := w.NudgeWaiting(t.Context(), 3, after)
+		if err != nil || (i == 0) != (next != "") {
+			t.Fatalf("look %d: %d nudged, next %q, %v", i, n, next, err)
+		}
+		total, after = total+n, next
+	}
+	if total != 4 {
+		t.Errorf("%d waiters nudged, want the first of each of 4 keys", total)
 	}
 }

@@ -35,7 +35,7 @@ const upsertWorker = `
 INSERT INTO workers (worker_id, lanes, slots, version, host, first_seen, seen_at) VALUES ($1, $2, $3, $4, $5, now(), now())
 ON CONFLICT (worker_id) DO UPDATE SET lanes = excluded.lanes, slots = excluded.slots, version = excluded.version, host = excluded.host, seen_at = excluded.seen_at`
 
-// SeeWorker records a worker's presence. Slots of 0 say that it drains.
+// SeeWorker records a worker's presence. One that drains declares no lanes.
 func (s *Store) SeeWorker(ctx context.Context, w Worker) error {
 	lanes, err := json.Marshal(w.Lanes)
 	if err != nil {
@@ -94,9 +94,9 @@ ON CONFLICT (engine_id) DO UPDATE SET roles = excluded.roles, seen_at = excluded
 // Index: none; the table is small. What has been silent for an hour is removed.
 const sweepPresence = `
 WITH w AS (DELETE FROM workers WHERE seen_at < now() - interval '1 hour'), e AS (DELETE FROM engines WHERE seen_at < now() - interval '1 hour')
-SELECT count(*) FROM engines WHERE seen_at > now() - $1::interval`
+SELECT count(*) FROM engines WHERE seen_at > now() - $1::interval AND 'engine' = ANY (string_to_array(roles, ','))`
 
-// SeeEngine records this engine's presence and counts the live ones.
+// SeeEngine records this process's presence and counts the live ones that claim.
 func (s *Store) SeeEngine(ctx context.Context, id, roles, version, host string) (live int, err error) {
 	if _, err := s.loops.Exec(ctx, upsertEngine, id, roles, version, host); err != nil {
 		return 0, fmt.Errorf("record engine %s: %w", id, err)
@@ -110,12 +110,6 @@ func (s *Store) SeeEngine(ctx context.Context, id, roles, version, host string) 
 // LeaveEngine removes this engine's presence on a clean stop.
 func (s *Store) LeaveEngine(ctx context.Context, id string) error {
 	_, err := s.loops.Exec(ctx, "DELETE FROM engines WHERE engine_id = $1", id)
-	return err
-}
-
-// LeaveWorker removes a worker's presence on a clean stop.
-func (s *Store) LeaveWorker(ctx context.Context, id string) error {
-	_, err := s.ops.Exec(ctx, "DELETE FROM workers WHERE worker_id = $1", id)
 	return err
 }
 

@@ -66,9 +66,9 @@ func (s *Store) Request(ctx context.Context, requests []RunRequest) ([]Requested
 	return append(first, second...), err
 }
 
-// A share lock keeps the job from being archived under the request. Index:
-// jobs_name_key.
-const shareJobs = `SELECT ` + jobColumns + ` FROM jobs WHERE name = ANY($1) ORDER BY id FOR SHARE`
+// The lock keeps the job from being archived under the request, and the
+// materializer not from deciding it: it changes no key. Index: jobs_name_key.
+const shareJobs = `SELECT ` + jobColumns + ` FROM jobs WHERE name = ANY($1) ORDER BY id FOR KEY SHARE`
 
 // Index: run_keys_pkey.
 const insertKeys = `

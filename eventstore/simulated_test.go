@@ -61,7 +61,7 @@ func (s *simulation) engine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		m, err := st.Materialize(t.Context(), 100)
+		m, err := st.Materialize(t.Context(), 100, LongestDueFirst)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,11 +212,11 @@ func TestSimulatedLeaseEndsByTheDatabasesClock(t *testing.T) {
 	run := s.claim(t, 1)[0]
 	s.execute(t, start(run))
 	s.set(t, noon.Add(-time.Hour)) // back: nothing lapses
-	if got, err := s.ExpireClaims(t.Context(), 10, false); err != nil || len(got) != 0 {
+	if got, err := s.ExpireClaims(t.Context(), 10); err != nil || len(got) != 0 {
 		t.Errorf("reaped %d claims although the clock went back, %v", len(got), err)
 	}
 	s.set(t, noon.Add(time.Hour)) // forward: the lease is over early, and the fence holds
-	if got, err := s.ExpireClaims(t.Context(), 10, false); err != nil || len(got) != 1 {
+	if got, err := s.ExpireClaims(t.Context(), 10); err != nil || len(got) != 1 {
 		t.Errorf("reaped %d claims, %v", len(got), err)
 	}
 	if a := s.execute(t, succeed(run))[0]; code(a.Err) != domain.CodeStaleClaim {

@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -49,6 +50,9 @@ func (c *specCache) put(k specKey, s domain.JobSpec) {
 	}
 	c.m[k] = s
 }
+
+// errNoDefinition says that a run is pinned to a version that the log has not.
+var errNoDefinition = errors.New("job definition is missing")
 
 // Index: the primary key of events_job.
 const selectSpecs = `
@@ -106,7 +110,7 @@ func (s *Store) specsFor(ctx context.Context, tx *txn, runs []domain.Run) (map[s
 		return nil, fmt.Errorf("read job definitions: %w", err)
 	}
 	if found != len(jobs) {
-		return nil, fmt.Errorf("read job definitions: %d of %d pinned versions are in the log", found, len(jobs))
+		return nil, fmt.Errorf("%w: %d of %d pinned versions are in the log", errNoDefinition, found, len(jobs))
 	}
 	return specs, nil
 }

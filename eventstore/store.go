@@ -158,7 +158,8 @@ func (s *Store) checkSettings(ctx context.Context) error {
 	return nil
 }
 
-func strongerCommit(v string) bool { return v == "remote_apply" || v == "remote_write" }
+// strongerCommit reports a setting that waits for more than on does.
+func strongerCommit(v string) bool { return v == "remote_apply" }
 
 // checkEra runs on every new connection.
 func checkEra(ctx context.Context, c *pgx.Conn) error {

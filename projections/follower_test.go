@@ -32,7 +32,7 @@ func TestSummariesFollowEveryLifecycle(t *testing.T) {
 	w.execute(t, start(hand[0]), start(hand[1]), start(hand[2]), start(hand[3]))
 	w.execute(t, succeed(hand[0]), fail(hand[1], true, long), fail(hand[2], false, "no"), cancel(hand[3].ID, "stop"), cancel(hand[4].ID, "never mind"))
 	w.exec(t, "UPDATE claims SET lease_until = now() - interval '1 s' WHERE run_id = $1", hand[5].ID)
-	if _, err := w.ExpireClaims(t.Context(), 10, false); err != nil {
+	if _, err := w.ExpireClaims(t.Context(), 10); err != nil {
 		t.Fatal(err)
 	}
 	w.follow(t)

@@ -64,14 +64,14 @@ func (h *history) step(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := h.ExpireClaims(t.Context(), 10, pick(2) == 0); err != nil {
+		if _, err := h.ExpireClaims(t.Context(), 10); err != nil {
 			t.Error(err)
 		}
 	case 9:
 		if len(h.all) > 0 {
 			h.ask(t, cancel(h.all[pick(len(h.all))], "random"))
 		}
-		if _, err := h.Materialize(t.Context(), 10); err != nil {
+		if _, err := h.Materialize(t.Context(), 10, eventstore.LongestDueFirst); err != nil {
 			t.Error(err)
 		}
 	}

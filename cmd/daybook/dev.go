@@ -181,6 +181,11 @@ func (a *app) devDir(ephemeral bool) (dir string, clean func(), err error) {
 	if dir, err = filepath.Abs(a.dataDir()); err != nil {
 		return "", clean, err
 	}
+	if ephemeral { // nothing but what this process makes may be thrown away
+		if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
+			return "", clean, usage("--ephemeral throws its data away at the end, and %s is not empty: give an empty directory, or none", dir)
+		}
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", clean, fmt.Errorf("data directory %s: %w: choose another with --data", dir, err)
 	}
@@ -198,7 +203,10 @@ type database struct {
 }
 
 func (d *database) start(ctx context.Context) (err error) {
-	d.server, err = devpg.Start(ctx, d.opt)
+	s, err := devpg.Start(ctx, d.opt)
+	if err == nil { // otherwise the old one stays, for stop
+		d.server = s
+	}
 	return err
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -15,6 +16,8 @@ type batcher[Q, A any] struct {
 	do   func(ctx context.Context, items []Q) ([]A, error)
 	max  int
 	size func(items int)
+	done chan struct{} // closed when nobody will take calls any more
+	once sync.Once
 }
 
 type call[Q, A any] struct {
@@ -35,12 +38,15 @@ const (
 	batchWorkers = 2
 )
 
-var errBusy = errors.New("too many calls are waiting")
+var (
+	errBusy     = errors.New("too many calls are waiting")
+	errStopping = errors.New("the engine is stopping")
+)
 
 func newBatcher[Q, A any](name string, m *metrics, do func(context.Context, []Q) ([]A, error)) *batcher[Q, A] {
 	size := m.batchSize.WithLabelValues(name)
 	return &batcher[Q, A]{
-		name: name, in: make(chan call[Q, A], batchWaiting), do: do, max: batchItems,
+		name: name, in: make(chan call[Q, A], batchWaiting), do: do, max: batchItems, done: make(chan struct{}),
 		size: func(n int) { size.Observe(float64(n)) },
 	}
 }
@@ -60,6 +66,13 @@ func (b *batcher[Q, A]) Do(ctx context.Context, items []Q) ([]A, error) {
 	select {
 	case a := <-reply:
 		return a.items, a.err
+	case <-b.done:
+		select { // it may have been answered on the way out
+		case a := <-reply:
+			return a.items, a.err
+		default:
+			return nil, errStopping
+		}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -115,6 +128,12 @@ func (b *batcher[Q, A]) work(ctx context.Context, calls []call[Q, A]) {
 		c.reply <- answers[A]{items: got[:n:n]}
 		got = got[n:]
 	}
+}
+
+// stop lets nobody wait any more. It is called when all Runs have ended: what
+// they had taken is answered by then.
+func (b *batcher[Q, A]) stop() {
+	b.once.Do(func() { close(b.done) })
 }
 
 func (b *batcher[Q, A]) refuseRest(err error) {

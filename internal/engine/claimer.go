@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -53,14 +54,21 @@ func (c *claimer) Step(ctx context.Context) (did bool, next time.Duration, err e
 	c.turn++
 	next = claimPoll
 	var errs []error
+	worked := false
 	for i := range all {
 		lane := all[(c.turn+i)%len(all)]
 		took, wait, err := c.claimLane(ctx, lane, book, engines)
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("lane %s/%s: %w", lane.Queue, lane.Kind, err))
+		} else {
+			worked = true
 		}
 		did = did || took
 		next = min(next, wait)
+	}
+	if worked && len(errs) > 0 { // one lane's trouble must not slow down the others
+		c.log.ErrorContext(ctx, "runs of a lane cannot be claimed", "error", errors.Join(errs...))
+		return did, max(next, claimPoll), nil
 	}
 	return did, next, errors.Join(errs...)
 }

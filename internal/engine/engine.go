@@ -67,7 +67,6 @@ type Engine struct {
 	wakeClaims, wakeFires, wakeLanes, wakeViews chan struct{}
 
 	live       atomic.Int64 // engines, this one included
-	excusedEnd atomic.Int64 // unix nanoseconds, by this process's clock
 	topologyOK atomic.Bool
 }
 
@@ -138,19 +137,16 @@ func (e *Engine) Prepare(ctx context.Context) error {
 // were sent to: its lanes get consumers, then the claims are sent again.
 func (e *Engine) streamChanged(ctx context.Context, created time.Time) error {
 	e.lanes.forget()
-	if _, _, err := e.lanes.Step(ctx); err != nil {
-		return err
-	}
+	_, _, lanesErr := e.lanes.Step(ctx) // one lane that cannot be opened must not hold up the others
 	n, err := e.c.Store.Rearm(ctx, protocol.DispatchStream, created, e.relayWriter())
 	if err != nil {
 		return fmt.Errorf("dispatch the open claims again: %w", err)
 	}
 	e.topologyOK.Store(true)
 	if n > 0 {
-		e.excusedEnd.Store(time.Now().Add(e.budget.DispatchLease).UnixNano())
 		e.c.Logger.WarnContext(ctx, "dispatch stream is new; open claims are dispatched again", "claims", n, "created", created)
 	}
-	return nil
+	return lanesErr
 }
 
 // Run runs the engine's parts until ctx ends and lets work under way finish.
@@ -198,7 +194,7 @@ func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 	c := &claimer{store: e.c.Store, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
 		engines: func() int { return int(e.live.Load()) }, lanes: map[eventstore.WorkerLane]*eventstore.Lane{}, log: e.c.Logger, metrics: e.metrics}
 	start("claimer", e.wakeClaims, c.Step)
-	r := &reaper{store: e.c.Store, batch: reapBatch, every: ReapInterval, excused: e.excused, due: e.Due, log: e.c.Logger, metrics: e.metrics}
+	r := &reaper{store: e.c.Store, batch: reapBatch, every: ReapInterval, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("reaper", nil, r.Step)
 	start("waiting", nil, r.nudge)
 	start("lanes", e.wakeLanes, e.lanes.Step)
@@ -243,10 +239,6 @@ func (e *Engine) zones(ctx context.Context) (bool, time.Duration, error) {
 	}
 	return changed > 0, time.Hour, err
 }
-
-// excused reports whether messages were lost with their stream so lately that a
-// claim nobody started may be theirs.
-func (e *Engine) excused() bool { return time.Now().UnixNano() < e.excusedEnd.Load() }
 
 // stale is how long a loop may go without success before the engine is not ready.
 const stale = 20 * time.Second

@@ -127,7 +127,7 @@ func fault(err error) *protocol.Error {
 		return nil
 	case errors.As(err, &e):
 		return e
-	case errors.Is(err, errBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), eventstore.IsTransient(err):
+	case errors.Is(err, errBusy), errors.Is(err, errStopping), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), eventstore.IsTransient(err):
 		return &protocol.Error{Code: protocol.CodeUnavailable, Message: err.Error()}
 	}
 	return &protocol.Error{Code: protocol.CodeInternal, Message: err.Error()}

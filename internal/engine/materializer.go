@@ -15,6 +15,7 @@ type materializer struct {
 	due     func(queue string) // runs of the queue came due
 	log     *slog.Logger
 	metrics *metrics
+	passes  int
 }
 
 const (
@@ -26,7 +27,8 @@ const (
 
 // Step decides what is due and tells when the next instant comes.
 func (m *materializer) Step(ctx context.Context) (did bool, next time.Duration, err error) {
-	got, err := m.store.Materialize(ctx, m.batch)
+	m.passes++
+	got, err := m.store.Materialize(ctx, m.batch, eventstore.Order(m.passes%2 == 0))
 	if err != nil {
 		return false, 0, err
 	}

@@ -33,9 +33,10 @@ func (v *Service) Presence(ctx context.Context, q protocol.PresenceRequest) erro
 	return nil
 }
 
-// pollEvery is how often a waiting poll looks again.
+// How often a waiting poll looks again.
 const (
-	pollEvery   = 50 * time.Millisecond
+	pollEvery   = 25 * time.Millisecond // at first, then ever more rarely
+	pollSlowest = 400 * time.Millisecond
 	pollMaxWait = 30 * time.Second
 )
 
@@ -46,6 +47,7 @@ func (v *Service) Poll(ctx context.Context, q protocol.PollRequest) ([]protocol.
 	for i, l := range q.Lanes {
 		lanes[i] = eventstore.WorkerLane{Queue: l.Queue, Kind: l.Kind}
 	}
+	pause := pollEvery
 	deadline := time.Now().Add(min(q.Wait.Std(), pollMaxWait))
 	for {
 		hints, err := v.store.Unstarted(ctx, lanes, min(max(q.Max, 1), protocol.MaxHints))
@@ -62,7 +64,8 @@ func (v *Service) Poll(ctx context.Context, q protocol.PollRequest) ([]protocol.
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(pollEvery):
+		case <-time.After(pause):
+			pause = min(2*pause, pollSlowest)
 		}
 	}
 }

@@ -17,10 +17,10 @@ type reaper struct {
 	store   *eventstore.Store
 	batch   int
 	every   time.Duration
-	excused func() bool // the broker lost its messages lately
 	due     func(queue string)
 	log     *slog.Logger
 	metrics *metrics
+	nudged  string // the key that the last look at waiting runs ended at
 }
 
 // ReapInterval is how often the reaper looks.
@@ -30,7 +30,7 @@ const reapBatch = 500
 
 // Step closes one batch.
 func (r *reaper) Step(ctx context.Context) (did bool, next time.Duration, err error) {
-	closed, err := r.store.ExpireClaims(ctx, r.batch, r.excused())
+	closed, err := r.store.ExpireClaims(ctx, r.batch)
 	var parked *eventstore.ParkedError
 	if errors.As(err, &parked) {
 		r.metrics.parked.Inc()
@@ -61,7 +61,8 @@ const nudgeEvery = 5 * time.Second
 // nudge gives runs that wait for a place another chance, in case it was freed
 // where nobody saw it.
 func (r *reaper) nudge(ctx context.Context) (did bool, next time.Duration, err error) {
-	n, err := r.store.NudgeWaiting(ctx, r.batch)
+	n, after, err := r.store.NudgeWaiting(ctx, r.batch, r.nudged)
+	r.nudged = after
 	if n > 0 {
 		r.due("")
 	}

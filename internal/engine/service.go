@@ -51,7 +51,12 @@ func (v *Service) Run(ctx context.Context) error {
 		g.Go(func() error { return v.requests.Run(ctx) })
 	}
 	g.Go(func() error { return v.beats.Run(ctx) })
-	return g.Wait()
+	err := g.Wait()
+	v.starts.stop()
+	v.outcomes.stop()
+	v.requests.stop()
+	v.beats.stop()
+	return err
 }
 
 // Start lets workers begin to execute.

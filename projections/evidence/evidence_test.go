@@ -67,7 +67,7 @@ func (w *world) since(t *testing.T, name string, at time.Time) {
 func (w *world) materialize(t *testing.T) {
 	t.Helper()
 	for {
-		m, err := w.Materialize(t.Context(), 100)
+		m, err := w.Materialize(t.Context(), 100, eventstore.LongestDueFirst)
 		if err != nil {
 			t.Fatal(err)
 		}
