@@ -3,14 +3,11 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -154,32 +151,5 @@ func TestPanicIsAnswered(t *testing.T) {
 	got := s.refused(kindInternal, "GET", "/v1/panic", "")
 	if strings.Contains(got.Detail, "boom") {
 		t.Errorf("detail %s", got.Detail)
-	}
-}
-
-// A stream on a connection that a request was answered on before has no time
-// limit of that request.
-func TestStreamsLast(t *testing.T) {
-	s := newSite(t)
-	const moment = 50 * time.Millisecond
-	s.api.plain("GET /v1/quick", &route{timeout: moment - 30*time.Second}, func(http.ResponseWriter, *http.Request) {}) // to be taken in a moment
-	var mu sync.Mutex
-	peers := map[string]bool{}
-	s.api.plain("GET /v1/stream", &route{}, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		peers[r.RemoteAddr] = true
-		<-time.After(2 * moment)
-		_, _ = io.WriteString(w, "late")
-	})
-	s.client.Transport.(*http.Transport).MaxConnsPerHost = 1
-	for range 2 {
-		s.want(http.StatusOK, "GET", "/v1/quick", "")
-		if got := s.want(http.StatusOK, "GET", "/v1/stream", ""); string(got.body) != "late" {
-			t.Errorf("the stream said %q", got.body)
-		}
-	}
-	if len(peers) != 1 {
-		t.Errorf("%d connections, so that this test tells nothing", len(peers))
 	}
 }

@@ -61,9 +61,6 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.who = who
 	if known.timeout == 0 {
-		// An earlier request on this connection has left its own, which would end
-		// a stream.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		a.mux.ServeHTTP(w, r)
 		return
 	}
