@@ -96,6 +96,18 @@ func TestJSONIsTheSame(t *testing.T) {
 	}
 }
 
+// TestJSONIsNotYAML: what YAML gives a meaning to is plain text in JSON.
+func TestJSONIsNotYAML(t *testing.T) {
+	const args = `{"<<":{"x":1},"*a":"*a","":"","%":"\u2028&","n":[1e3,1E400,-0.50]}`
+	f, err := Parse("f", []byte("{\"jobs\":[{\"name\":\"a\",\"kind\":\"b\",\"args\":"+args+"}]}"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(f.Jobs[0].Spec.Args); got != strings.Replace(args, `\u2028`, "\u2028", 1) && got != args {
+		t.Errorf("%s, want %s", got, args)
+	}
+}
+
 // TestExampleOfTheContract: with what this version lacks taken out, the example
 // is accepted; with it, each such field is refused by name.
 func TestExampleOfTheContract(t *testing.T) {

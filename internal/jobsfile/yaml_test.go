@@ -90,7 +90,7 @@ func TestWindowsFiles(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	expect(t, "jobs:\r\n  - name: a\r\n    kind: mine\r\n    queue: B\r\n", `f:4: jobs[0].queue: "B": is no name of a queue (use a-z, 0-9, - and _, at most 64)`)
-	if f, err = Parse("f", []byte("\ufeff{\"jobs\": []}"), Options{}); err != nil {
+	if _, err = Parse("f", []byte("\ufeff{\"jobs\": []}"), Options{}); err != nil {
 		t.Error(err)
 	}
 	if _, err = Parse("f", []byte("%YAML 1.2\n---\njobs: []\n...\n"), Options{}); err != nil {
