@@ -3,7 +3,6 @@ package crashpoint_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -149,6 +148,6 @@ func (p *process) await(t *testing.T, c <-chan struct{}, what string) {
 	select {
 	case <-c:
 	case <-time.After(patience):
-		t.Fatal(fmt.Sprintf("%s did not come within %s", what, patience))
+		t.Fatalf("%s did not come within %s", what, patience)
 	}
 }

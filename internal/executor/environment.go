@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 const (
@@ -112,13 +111,4 @@ func (t Target) shellPath() string {
 		return defaultShell
 	}
 	return t.ShellPath
-}
-
-// shorten makes a command line fit into a sentence.
-func shorten(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > 80 {
-		return cutEnd(storable(s), 80) + "…"
-	}
-	return storable(s)
 }

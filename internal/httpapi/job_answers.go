@@ -9,9 +9,6 @@ import (
 	"github.com/daybookhq/daybook/projections/evidence"
 )
 
-// maxPreview bounds one answer; a later one begins after its last instant.
-const maxPreview = 10_000
-
 type previewOutput struct{ Body schedule.Preview }
 
 type explanationOutput struct{ Body evidence.Explanation }

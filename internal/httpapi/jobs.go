@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -189,5 +188,3 @@ func meta(ctx context.Context) eventstore.Meta {
 	c := callOf(ctx)
 	return eventstore.Meta{Actor: c.who.actor, Correlation: c.correlation()}
 }
-
-func noSuchJob(name string) error { return fmt.Errorf("job %q: %w", name, eventstore.ErrNotFound) }

@@ -10,9 +10,6 @@ import (
 	"strings"
 )
 
-// standardPage is the size of a page for which none was asked.
-const standardPage = 50
-
 // Paging is how much of a list, and from where on.
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"At most so many"`
