@@ -201,8 +201,10 @@ func TestReaderGoesOnAfterDumpAndRestore(t *testing.T) {
 	other := pgtest.Durable(t, nil)
 	db := other.NewWith(t, "empty", func(context.Context, string) error { return nil })
 	adm := db.Pool(t, "")
-	if _, err := adm.Exec(t.Context(), "CREATE ROLE daybook_engine LOGIN"); err != nil {
-		t.Fatal(err)
+	for _, role := range []string{"daybook_engine LOGIN", "daybook_auditor"} { // roles are the cluster's; a dump does not have them
+		if _, err := adm.Exec(t.Context(), "CREATE ROLE "+role); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, s := range settings {
 		if _, err := adm.Exec(t.Context(), fmt.Sprintf("ALTER ROLE daybook_engine SET %s = '%s'", s.name, s.want)); err != nil {
