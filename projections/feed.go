@@ -23,9 +23,10 @@ const FeedName = "event_feed"
 // Feed publishes every event of the log to subscribers, from the log and not
 // from the outbox: it is a tail that may lag and never slows a claim.
 //
-// One process owns it at a time. It reads windows and publishes in waves, at
-// most one event of a stream in flight, so the first publication of a stream's
-// events is in the order of their versions. Delivery is at least once: a new
+// One process owns it at a time, for all partitions. It reads windows and
+// publishes in waves, at most one event of a stream in flight, so the first
+// publication of a stream's events is in the order of their versions. A page is
+// not left before all of it is out. Delivery is at least once: a new
 // owner begins at the last checkpoint and may repeat events, which consumers
 // recognise by source and id.
 type Feed struct {
@@ -46,7 +47,7 @@ type FeedConfig struct {
 	Failures   Failures          // takes the publisher's error apart
 	Deployment string            // names this installation in the events' source; empty means "default"
 	Owner      string            // names this process in the checkpoint
-	Limit      int               // events a page; 0 means 500
+	Limit      int               // events a page; 0 means 2,000
 	Tick       time.Duration     // between looks at the end of the log; 0 means 250 ms
 	Lease      time.Duration     // how long a crashed owner holds the others up; 0 means 30 s
 	Wave       time.Duration     // longest a wave may take; 0 means 5 s
@@ -65,7 +66,7 @@ type Failures interface {
 // NewFeed makes a feed that runs when it gets hold of the checkpoint.
 func NewFeed(store *eventstore.Store, c FeedConfig) *Feed {
 	c.Deployment = cmp.Or(c.Deployment, "default")
-	c.Limit, c.Tick = cmp.Or(c.Limit, 500), cmp.Or(c.Tick, 250*time.Millisecond)
+	c.Limit, c.Tick = cmp.Or(c.Limit, 2000), cmp.Or(c.Tick, 250*time.Millisecond)
 	c.Lease, c.Wave = cmp.Or(c.Lease, 30*time.Second), cmp.Or(c.Wave, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -180,7 +181,7 @@ func (f *Feed) save(ctx context.Context, at checkpoint, moved bool) error {
 }
 
 // publish sends waves until nothing of the page is left. An event that fails
-// holds back the later ones of its stream and no other.
+// holds back the later ones of its stream, and of this page no other.
 func (f *Feed) publish(ctx context.Context) error {
 	var first error
 	for stuck := map[uuid.UUID]bool{}; ; {
