@@ -27,7 +27,7 @@ const (
 type ServerOptions struct {
 	StoreDir string // required; created if absent, and locked while the server lives
 	Host     string // loopback only, since the server asks for no credentials; default 127.0.0.1
-	Port     int    // 0 or -1 picks a free port
+	Port     int    // 0 picks the port of the directory's last server if it is free, else any; -1 picks any
 	Logger   *slog.Logger
 
 	MaxMemory    int64         // bytes of memory-backed streams
@@ -72,10 +72,19 @@ func StartServer(opts ServerOptions) (*Server, error) {
 		lock: lock,
 		port: opts.Port,
 	}
-	if err := s.Start(); err != nil {
+	if opts.Port == 0 {
+		s.port = lastPort(opts.Host, opts.StoreDir)
+	}
+	err = s.Start()
+	if err != nil && s.port != opts.Port {
+		s.port = opts.Port // taken since we looked
+		err = s.Start()
+	}
+	if err != nil {
 		s.Shutdown()
 		return nil, err
 	}
+	rememberPort(opts.StoreDir, s.port)
 	return s, nil
 }
 

@@ -87,6 +87,42 @@ func TestOccupiedPortIsNamed(t *testing.T) {
 	s.Shutdown()
 }
 
+// Clients that were told the address of a server find the next one there.
+func TestServerComesBackOnItsPort(t *testing.T) {
+	o := natsjs.ServerOptions{StoreDir: t.TempDir(), Logger: natstest.Quiet()}
+	start := func(o natsjs.ServerOptions) *natsjs.Server {
+		t.Helper()
+		s, err := natsjs.StartServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Shutdown)
+		return s
+	}
+	s := start(o)
+	first := s.ClientURL()
+	s.Shutdown()
+	s = start(o)
+	if got := s.ClientURL(); got != first {
+		t.Errorf("came back at %s, was at %s", got, first)
+	}
+	s.Shutdown()
+	l, err := net.Listen("tcp", strings.TrimPrefix(first, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = start(o)
+	moved := s.ClientURL()
+	if moved == first {
+		t.Errorf("at %s, which somebody else has", moved)
+	}
+	s.Shutdown()
+	l.Close()
+	if got := start(o).ClientURL(); got != moved {
+		t.Errorf("came back at %s, was at %s last", got, moved)
+	}
+}
+
 func TestOnlyLoopback(t *testing.T) {
 	for _, host := range []string{"0.0.0.0", "::", "192.0.2.1", "example.org"} {
 		s, err := natsjs.StartServer(natsjs.ServerOptions{StoreDir: t.TempDir(), Host: host, Logger: natstest.Quiet()})
