@@ -61,9 +61,12 @@ with its settings; 'daybook migrate up' makes the schema and the role.`,
 				return err
 			}
 			defer nc.Close()
-			n, err := openNode(ctx, dsn, nc, topology, roles, l, log)
+			n, err := untilThere(ctx, log, func() (*node, error) { return openNode(ctx, dsn, nc, topology, roles, l, log) })
 			if err != nil {
 				_ = l.Close()
+				if ctx.Err() != nil {
+					return nil // told to stop while it waited
+				}
 				return err
 			}
 			log.InfoContext(ctx, "engine is running", "http", "http://"+l.Addr().String(), "roles", roles.String(), "version", version())

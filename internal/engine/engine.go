@@ -117,19 +117,29 @@ func (e *Engine) Due(queue string) {
 // JobsChanged tells this engine that instants may have come due or moved.
 func (e *Engine) JobsChanged() { poke(e.wakeFires) }
 
-// Prepare creates or verifies what the engine needs of the broker. It fails on a
-// configuration that differs; a broker that cannot be reached within ctx is left
-// to Run, which keeps trying.
+// Prepare creates or verifies what the engine needs of the broker. It fails on
+// what waiting does not help: a configuration that differs, a broker that cannot
+// do what is needed. Everything else is left to Run, which keeps trying.
 func (e *Engine) Prepare(ctx context.Context) error {
+	err := e.prepare(ctx)
+	var differs *natsjs.MismatchError
+	if errors.As(err, &differs) || errors.Is(err, natsjs.ErrUnsupported) {
+		return err
+	}
+	if err != nil {
+		e.c.Logger.WarnContext(ctx, "NATS is not ready yet; runs wait in the outbox", "error", err)
+	}
+	return nil
+}
+
+func (e *Engine) prepare(ctx context.Context) error {
 	if err := natsjs.WaitConnected(ctx, e.c.NATS); err != nil {
-		e.c.Logger.WarnContext(ctx, "NATS cannot be reached yet; runs wait in the outbox", "error", err)
-		return nil
+		return err
 	}
 	info, err := natsjs.Ensure(ctx, e.js, e.c.Topology)
 	if err != nil {
 		return err
 	}
-	e.topologyOK.Store(true)
 	return e.streamChanged(ctx, info.DispatchCreated)
 }
 

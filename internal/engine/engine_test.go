@@ -77,18 +77,26 @@ func (c *cluster) background(name string, f func(context.Context) error) (stop f
 
 func topology() natsjs.Topology { return natsjs.EmbeddedTopology() }
 
-// startEngine starts one replica with stores and connections of its own.
-func (c *cluster) startEngine(id string) (e *Engine, stop func()) {
+// newEngine makes one replica with stores and connections of its own.
+func (c *cluster) newEngine(id string, topology natsjs.Topology) *Engine {
 	c.t.Helper()
 	nc, err := natsjs.Connect(natsjs.ConnectOptions{URL: c.nats.URL(), Name: id, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	e, err = New(Config{ID: id, Host: "test", Version: "test", Roles: AllRoles, Store: c.openStore(), NATS: nc, Topology: topology(),
+	c.t.Cleanup(nc.Close)
+	e, err := New(Config{ID: id, Host: "test", Version: "test", Roles: AllRoles, Store: c.openStore(), NATS: nc, Topology: topology,
 		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(testWriter{c.t}, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	return e
+}
+
+// startEngine starts one replica.
+func (c *cluster) startEngine(id string) (e *Engine, stop func()) {
+	c.t.Helper()
+	e = c.newEngine(id, topology())
 	if err := e.Prepare(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}
@@ -98,7 +106,7 @@ func (c *cluster) startEngine(id string) (e *Engine, stop func()) {
 		c.url = srv.URL
 	}
 	var once sync.Once
-	stop = func() { once.Do(func() { srv.Close(); stopLoops(); nc.Close() }) }
+	stop = func() { once.Do(func() { srv.Close(); stopLoops(); e.c.NATS.Close() }) }
 	c.t.Cleanup(stop)
 	return e, stop
 }
@@ -300,6 +308,37 @@ func TestStreamDeletedMidFlight(t *testing.T) {
 	close(release)
 	c.await(200, 60*time.Second, succeededRuns)
 	c.checkLog(1)
+}
+
+// A broker that does not answer while an engine starts is no reason for the
+// engine to end: whoever starts it again would meet the same broker.
+func TestStartsWhileTheBrokerIsNotReady(t *testing.T) {
+	c := newCluster(t)
+	e := c.newEngine("engine-1", topology())
+	passed, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	if err := e.Prepare(passed); err != nil {
+		t.Fatalf("Prepare: %v, want it left to Run", err)
+	}
+	if err := e.Ready(t.Context()); err == nil {
+		t.Error("ready, and no stream was looked at")
+	}
+	c.background("engine-1", e.Run)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := e.Ready(t.Context())
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	other := topology()
+	other.Dispatch.MaxMsgs--
+	var differs *natsjs.MismatchError
+	if err := c.newEngine("engine-2", other).Prepare(t.Context()); !errors.As(err, &differs) {
+		t.Errorf("streams that are not as configured: %v, want the difference", err)
+	}
 }
 
 // A worker goes on over HTTP while the broker is away, and nobody is charged.

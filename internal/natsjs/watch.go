@@ -29,11 +29,11 @@ type Watch struct {
 	failing bool
 }
 
-// Step looks once. Streams that are absent are created.
+// Step looks once. Streams that are absent are created; on the first look those that are there are compared.
 func (w *Watch) Step(ctx context.Context) (changed bool, err error) {
 	if complete, err := w.complete(ctx); err != nil {
 		return false, err
-	} else if !complete {
+	} else if !complete || w.Known.IsZero() { // at first, to see whether they are as they should be
 		if _, err := Ensure(ctx, w.JS, w.Topology); err != nil {
 			return false, err
 		}

@@ -67,6 +67,24 @@ func TestWatchNoticesALostStream(t *testing.T) {
 	}
 }
 
+// Whoever could not verify the streams before leaves it to the first look.
+func TestFirstLookVerifies(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	if _, err := natsjs.Ensure(within(t), js, topology); err != nil {
+		t.Fatal(err)
+	}
+	other := topology
+	other.Dispatch.MaxMsgs--
+	w := &natsjs.Watch{JS: js, Topology: other, Logger: natstest.Quiet(), Changed: func(context.Context, time.Time) error {
+		t.Error("told of a stream that is not as it should be")
+		return nil
+	}}
+	var differs *natsjs.MismatchError
+	if _, err := w.Step(within(t)); !errors.As(err, &differs) {
+		t.Errorf("%v, want the difference", err)
+	}
+}
+
 func TestWatchRestoresTheOtherStreamsToo(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	info, err := natsjs.Ensure(within(t), js, topology)
