@@ -20,12 +20,14 @@ import (
 // dev is `daybook dev`, which is killed and started again.
 type dev struct {
 	*process
-	t       *testing.T
-	dir     string
-	journal string
-	file    devFile
-	faults  []judge.Fault
-	starts  []time.Duration // from exec to ready
+	t      *testing.T
+	dir    string
+	port   int
+	work   *workload
+	worker *process // beside it, and never killed
+	file   devFile
+	faults []judge.Fault
+	starts []time.Duration // from exec to ready
 }
 
 type devFile struct {
@@ -36,7 +38,7 @@ type devFile struct {
 
 func (d *dev) start() {
 	d.t.Helper()
-	d.process = launch(d.t, d.dir, "dev", binary, nil, "dev", "--data", filepath.Join(d.dir, "data"), "--http", "127.0.0.1:0",
+	d.process = launch(d.t, d.dir, "dev", binary, nil, "dev", "--data", filepath.Join(d.dir, "data"), "--http", fmt.Sprintf("127.0.0.1:%d", d.port),
 		"--slots", "32", "--log-level", "info", "--lease", leases)
 }
 
@@ -90,6 +92,9 @@ func (d *dev) fault(r *rand.Rand, kind string) {
 	case "dev":
 		d.kill(syscall.SIGKILL)
 		d.start()
+	case "stopped": // as an operator does
+		d.stop(patience)
+		d.start()
 	case "twice": // the second time while it recovers
 		d.annihilate()
 		d.start()
@@ -108,7 +113,7 @@ func (d *dev) fault(r *rand.Rand, kind string) {
 	} else {
 		await(d.t, "dev works again", []*process{d.process}, func() (bool, string) { return ready(d.file.HTTP) })
 	}
-	awaitWork(d.t, d.journal, d.process)
+	d.work.await(d.t, d.process, d.worker)
 	d.faults = append(d.faults, judge.Fault{Kind: kind, Window: judge.Window{From: from, Until: time.Now()}})
 }
 
@@ -118,7 +123,7 @@ func TestDevKilled(t *testing.T) {
 	t.Parallel()
 	r := newRand(t)
 	dir := shortDir(t)
-	d := &dev{t: t, dir: dir, journal: filepath.Join(dir, "journal")}
+	d := &dev{t: t, dir: dir, port: freePort(t)}
 	log := follow(t, filepath.Join(dir, "data", "postgres", "log"))
 
 	// The first start makes the database. What a kill in the middle of that
@@ -129,32 +134,61 @@ func TestDevKilled(t *testing.T) {
 	d.start()
 	d.awaitReady()
 
-	w := newWorkload(t, setting(t, jobsVar, 60), d.journal)
+	// A worker that was started beside it has to find it again by itself.
+	d.worker = launch(t, dir, "worker", binary, nil, "worker", "--data", filepath.Join(dir, "data"), "--allow-exec", "--queue", outside, "--slots", "4")
+	d.work = newWorkload(t, setting(t, jobsVar, 60), filepath.Join(dir, "journal"), filepath.Join(dir, "journal-outside"))
 	store := openStore(t, d.file.Database)
-	w.apply(t, store)
-	awaitWork(t, d.journal, d.process)
+	d.work.apply(t, store)
+	d.work.await(t, d.process, d.worker)
+	time.Sleep(calm)
 
 	rounds := setting(t, roundsVar, 3)
-	kinds := []string{"everything", "postmaster", "twice", "dev", "backend"}
+	kinds := []string{"everything", "postmaster", "twice", "dev", "backend", "stopped"}
 	for i := range rounds {
 		kind := kinds[i%len(kinds)]
 		time.Sleep(between(r, 500*time.Millisecond, 4*time.Second))
 		d.fault(r, kind)
 	}
-	w.pause(t, store)
-	left := drain(t, store, d.process)
-	h := collect(t, store, w.jobs, d.journal, d.faults, left)
+	d.work.pause(t, store)
+	left := drain(t, store, d.process, d.worker)
+	h := collect(t, store, d.work, d.faults, left)
 	store.Close()
+	d.worker.stop(patience)
 	d.stop(patience)
 	pass(t, h)
 	t.Logf("from start to ready: %s", durations(d.starts))
-	for _, line := range crashed(d.tail()) {
-		t.Errorf("dev: %s", line)
-	}
+	checkLog(t, d.process)
+	checkLog(t, d.worker)
 	checkServerLog(t, log)
 	if _, err := os.Stat(filepath.Join(dir, "data", "dev.json")); err == nil {
 		t.Error("dev.json is left after a clean stop")
 	}
+}
+
+// TestFirstStartKilled kills `daybook dev` while it makes its database, at another
+// moment each time, over what the kill before left behind.
+func TestFirstStartKilled(t *testing.T) {
+	if os.Getenv(roundsVar) == "" {
+		t.Skip("TestDevKilled does it one time; set " + roundsVar + " for more")
+	}
+	t.Parallel()
+	r := newRand(t)
+	dir := shortDir(t)
+	d := &dev{t: t, dir: dir, port: freePort(t)}
+	log := follow(t, filepath.Join(dir, "data", "postgres", "log"))
+	for range setting(t, roundsVar, 1) {
+		d.start()
+		time.Sleep(between(r, 0, 4*time.Second))
+		if d.ended() {
+			t.Fatalf("dev ended unasked: %v\n%s", d.err, d.tail())
+		}
+		d.annihilate()
+	}
+	d.start()
+	d.awaitReady()
+	d.stop(patience)
+	checkLog(t, d.process)
+	checkServerLog(t, log)
 }
 
 func durations(all []time.Duration) string {

@@ -94,9 +94,9 @@ func drain(t *testing.T, s *eventstore.Store, procs ...*process) map[string]int 
 }
 
 // collect reads everything the judge needs.
-func collect(t *testing.T, s *eventstore.Store, jobs []judge.Job, journal string, faults []judge.Fault, left map[string]int) judge.History {
+func collect(t *testing.T, s *eventstore.Store, w *workload, faults []judge.Fault, left map[string]int) judge.History {
 	t.Helper()
-	h := judge.History{Jobs: jobs, Faults: faults, Left: left, Summaries: map[uuid.UUID]judge.Summary{}}
+	h := judge.History{Jobs: w.jobs, Faults: faults, Left: left, Summaries: map[uuid.UUID]judge.Summary{}}
 	const page = 5000
 	for cursor := (eventstore.Cursor{}); ; {
 		events, next, err := s.Read(t.Context(), cursor, page)
@@ -127,13 +127,17 @@ func collect(t *testing.T, s *eventstore.Store, jobs []judge.Job, journal string
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(journal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if h.Journal, err = judge.ReadJournal(f); err != nil {
-		t.Fatal(err)
+	for _, name := range w.journals {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := judge.ReadJournal(f)
+		f.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		h.Journal = append(h.Journal, lines...)
 	}
 	return h
 }
@@ -164,9 +168,11 @@ func size(journal string) int64 {
 	return fi.Size()
 }
 
-// awaitWork waits until commands run that did not before.
-func awaitWork(t *testing.T, journal string, procs ...*process) {
+// await waits until commands of every kind run that did not before.
+func (w *workload) await(t *testing.T, procs ...*process) {
 	t.Helper()
-	before := size(journal)
-	await(t, "commands run", procs, func() (bool, string) { return size(journal) > before, "the journal does not grow" })
+	for _, name := range w.journals {
+		before := size(name)
+		await(t, "commands run", procs, func() (bool, string) { return size(name) > before, name + " does not grow" })
+	}
 }

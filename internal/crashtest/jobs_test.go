@@ -24,13 +24,18 @@ const endless = 1000
 // workload is the jobs of a test: short commands every two to five seconds, a
 // tenth of each kind of limit there is.
 type workload struct {
-	jobs  []judge.Job
-	specs []domain.JobSpec
+	jobs     []judge.Job
+	specs    []domain.JobSpec
+	journals []string // files that the commands write to
 }
 
-func newWorkload(t *testing.T, n int, journal string) *workload {
+// outside is the queue of the jobs that write to the second journal, if there is
+// one.
+const outside = "outside"
+
+func newWorkload(t *testing.T, n int, journals ...string) *workload {
 	t.Helper()
-	w := &workload{}
+	w := &workload{journals: journals}
 	base := time.Now().Add(-time.Minute).Truncate(time.Second)
 	for i := range n {
 		j := judge.Job{
@@ -38,6 +43,10 @@ func newWorkload(t *testing.T, n int, journal string) *workload {
 			Anchor: base.Add(time.Duration(i*37%5000) * time.Millisecond),
 		}
 		j.ID = domain.JobID(j.Name)
+		journal, queue := journals[0], domain.DefaultQueue
+		if i%10 == 5 && len(journals) > 1 {
+			journal, queue = journals[1], outside
+		}
 		command := judge.Write(judge.Whole, journal)
 		lasting := func(seconds string) string {
 			return judge.Write(judge.Began, journal) + "; sleep " + seconds + "; " + judge.Write(judge.Ended, journal)
@@ -55,12 +64,12 @@ func newWorkload(t *testing.T, n int, journal string) *workload {
 			command = lasting("1")
 		}
 		w.jobs = append(w.jobs, j)
-		w.specs = append(w.specs, spec(t, j, command))
+		w.specs = append(w.specs, spec(t, j, queue, command))
 	}
 	return w
 }
 
-func spec(t *testing.T, j judge.Job, command string) domain.JobSpec {
+func spec(t *testing.T, j judge.Job, queue, command string) domain.JobSpec {
 	t.Helper()
 	target, err := json.Marshal(executor.Target{Shell: command})
 	if err != nil {
@@ -68,7 +77,7 @@ func spec(t *testing.T, j judge.Job, command string) domain.JobSpec {
 	}
 	s := domain.JobSpec{
 		Name: j.Name, Schedules: []string{"@every " + j.Every.String()}, TimeZone: domain.DefaultTimeZone, StartAt: &j.Anchor,
-		Queue: domain.DefaultQueue, Kind: domain.KindExec, Target: target, Timeout: domain.Duration(time.Minute),
+		Queue: queue, Kind: domain.KindExec, Target: target, Timeout: domain.Duration(time.Minute),
 		Retry: domain.RetryPolicy{MaxAttempts: j.MaxAttempts, Initial: domain.Duration(200 * time.Millisecond),
 			Max: domain.Duration(2 * time.Second), Multiplier: 2},
 		Overlap: j.Overlap, Priority: domain.DefaultPriority,

@@ -41,7 +41,7 @@ func testMain(m *testing.M) int {
 		fmt.Println("crash tests are skipped: they are not short")
 		return 0
 	}
-	dir, err := os.MkdirTemp("", "crash-bin-")
+	dir, err := os.MkdirTemp("", "daybook-crashtest-bin-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -67,6 +67,10 @@ func testMain(m *testing.M) int {
 	return code
 }
 
+// calm is how long nothing is done at first: what fails without a fault has no
+// excuse.
+const calm = 2 * time.Second
+
 // setting reads a positive number from the environment.
 func setting(t *testing.T, name string, standard int) int {
 	t.Helper()
@@ -80,9 +84,6 @@ func setting(t *testing.T, name string, standard int) int {
 	}
 	return n
 }
-
-// long reports whether more than the sample is asked for.
-func long() bool { return os.Getenv(roundsVar) != "" }
 
 // newRand makes the source of a test's choices, which its log tells how to
 // repeat. What the processes do meanwhile nothing repeats.
@@ -102,7 +103,7 @@ func between(r *rand.Rand, least, most time.Duration) time.Duration {
 // account of the database server can pass through.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "crash-")
+	dir, err := os.MkdirTemp("", "dbct-")
 	if err != nil {
 		t.Fatal(err)
 	}

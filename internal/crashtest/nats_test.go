@@ -58,8 +58,12 @@ func startBroker(t *testing.T, dir string) *broker {
 
 func (b *broker) start() {
 	b.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	env := []string{natsVar + "=" + filepath.Join(b.dir, "nats"), natsPortVar + "=" + strconv.Itoa(b.port)}
-	b.process = launch(b.t, b.dir, "nats", os.Args[0], env)
+	b.process = launch(b.t, b.dir, "nats", self, env)
 	awaitPort(b.t, b.process, b.port)
 }
 

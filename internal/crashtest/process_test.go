@@ -4,12 +4,17 @@ package crashtest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -130,15 +135,54 @@ func (p *process) tail() string {
 	return string(b)
 }
 
-// crashed finds in a program's log what no outage explains.
-func crashed(log string) (lines []string) {
-	for line := range strings.Lines(log) {
-		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, "DATA RACE") || strings.Contains(line, "goroutine stack exceeds") {
-			lines = append(lines, strings.TrimSpace(line))
+// entry is a line of a program's log.
+type entry struct {
+	Level, Msg, Loop, Error string
+	Status                  int
+}
+
+// checkLog finds in what a process wrote, in all its lives, what no outage explains.
+func checkLog(t *testing.T, p *process) {
+	t.Helper()
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	complaints := map[string]int{}
+	for line := range strings.Lines(string(log)) {
+		line = strings.TrimSpace(line)
+		var e entry
+		switch err := json.Unmarshal([]byte(line), &e); {
+		case err == nil && (e.Level == "WARN" || e.Level == "ERROR"):
+			what := strings.TrimSpace(e.Level + " " + e.Msg + " " + e.Loop)
+			complaints[what]++
+			if e.Level == "ERROR" && !e.excused() && complaints[what] == 1 {
+				t.Errorf("%s: %s", p.name, line)
+			}
+		case strings.HasPrefix(line, "panic:"), strings.HasPrefix(line, "fatal error:"), strings.Contains(line, "DATA RACE"):
+			t.Errorf("%s: %s", p.name, line)
 		}
 	}
-	return lines
+	for _, what := range slices.Sorted(maps.Keys(complaints)) {
+		t.Logf("%s, %d times: %s", p.name, complaints[what], what)
+	}
 }
+
+// excused reports whether the complaint is about the database or the broker being
+// away, which is what the test did.
+func (e entry) excused() bool {
+	switch e.Msg {
+	case "PostgreSQL ended unasked and is started again", "PostgreSQL does not start":
+		return true
+	case "request failed":
+		return e.Status == http.StatusServiceUnavailable
+	}
+	return outage.MatchString(e.Error)
+}
+
+// outage is how errors read that tell of a server that is away.
+var outage = regexp.MustCompile(`dial error|failed to connect|connection re(fused|set)|broken pipe|unexpected EOF|conn closed|` +
+	`SQLSTATE 57P0[123]|i/o timeout|deadline exceeded|nats: (timeout|no responders|connection closed|disconnected)`)
 
 // family is the process with all its descendants, children before their parents'
 // siblings.

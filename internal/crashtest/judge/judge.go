@@ -95,6 +95,9 @@ type Report struct {
 	Released   int // claims that nobody started in time
 	Refunded   int // attempts given back by a worker that was told to stop
 	Recovered  int // runs that lost a claim and succeeded all the same
+
+	// From the instants to the first starts, sorted.
+	Lateness []time.Duration
 }
 
 // Violations are what the system has no excuse for.
@@ -177,17 +180,21 @@ func (h History) report(l *log, executions map[uuid.UUID]int) Report {
 		r.Excused += run.crashes + run.refunds
 		r.Released += run.releases
 		r.Refunded += run.refunds
+		if !run.first.IsZero() {
+			r.Lateness = append(r.Lateness, run.first.Sub(run.ScheduledAt))
+		}
 		if run.State == domain.Succeeded && run.crashes+run.releases+run.refunds > 0 {
 			r.Recovered++
 		}
 	}
+	slices.Sort(r.Lateness)
 	return r
 }
 
 // String is a table for people.
 func (r Report) String() string {
 	var b strings.Builder
-	row := func(name string, n int) { fmt.Fprintf(&b, "%-24s %7d\n", name, n) }
+	row := func(name string, n int) { fmt.Fprintf(&b, "%-30s %7d\n", name, n) }
 	total := 0
 	for _, n := range r.Faults {
 		total += n
@@ -207,6 +214,14 @@ func (r Report) String() string {
 	row("claims never started", r.Released)
 	row("attempts refunded", r.Refunded)
 	row("runs recovered", r.Recovered)
+	if n := len(r.Lateness); n > 0 {
+		for _, q := range []struct {
+			name string
+			at   int
+		}{{"median", n / 2}, {"99 of 100", n * 99 / 100}, {"latest", n - 1}} {
+			fmt.Fprintf(&b, "%-30s %7.2f s\n", "start after instant, "+q.name, r.Lateness[q.at].Seconds())
+		}
+	}
 	return b.String()
 }
 

@@ -172,9 +172,12 @@ func TestGoodHistory(t *testing.T) {
 	}
 	want := Report{Runs: 12, Executions: 12, Duplicates: 2, Excused: 3, Retries: 2, Released: 1, Recovered: 3}
 	got := r
-	got.Faults, got.States = nil, nil
+	got.Faults, got.States, got.Lateness = nil, nil, nil
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if n := len(r.Lateness); n != 11 || r.Lateness[0] != 30*time.Millisecond || r.Lateness[n-1] != 8300*time.Millisecond {
+		t.Errorf("lateness %v", r.Lateness)
 	}
 	states := map[domain.State]int{domain.Succeeded: 10, domain.Failed: 1, domain.Skipped: 1}
 	if !maps.Equal(r.States, states) || !maps.Equal(r.Faults, map[string]int{"worker": 1}) {

@@ -22,7 +22,8 @@ type run struct {
 	domain.Run
 	events   []event
 	starts   int
-	crashes  int // started claims that neither their worker's outcome nor its release ended
+	first    time.Time // of the starts
+	crashes  int       // started claims that neither their worker's outcome nor its release ended
 	refunds  int
 	releases int
 }
@@ -111,7 +112,9 @@ func (r *run) append(e domain.RunEvent, ev event, version int, v *Violations) {
 	r.Run, r.events = next, append(r.events, ev)
 	switch e := e.(type) {
 	case domain.RunStarted:
-		r.starts++
+		if r.starts++; r.starts == 1 {
+			r.first = ev.at
+		}
 		if !before.LeaseUntil.After(ev.at) {
 			v.add("late start", "run %s version %d: started at %s, its lease ended at %s", r.ID, version, ev.at, before.LeaseUntil)
 		}
