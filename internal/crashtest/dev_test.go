@@ -34,6 +34,7 @@ type devFile struct {
 	PID      int    `json:"pid"`
 	Database string `json:"database"`
 	HTTP     string `json:"http"`
+	NATS     string `json:"nats"`
 }
 
 func (d *dev) start() {
@@ -152,6 +153,7 @@ func TestDevKilled(t *testing.T) {
 	d.work.pause(t, store)
 	left := drain(t, store, d.process, d.worker)
 	h := collect(t, store, d.work, d.faults, left)
+	h.Feed = readFeed(t, d.file.NATS, len(h.Events))
 	store.Close()
 	d.worker.stop(patience)
 	d.stop(patience)

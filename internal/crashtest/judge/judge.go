@@ -67,6 +67,13 @@ type Summary struct {
 	Version int
 }
 
+// Published is an event as the feed's subscribers got it.
+type Published struct {
+	Stream  uuid.UUID
+	Version int
+	Type    string
+}
+
 // History is everything that is known when all is over: the jobs are paused and
 // the system had time to finish.
 type History struct {
@@ -76,6 +83,7 @@ type History struct {
 	Journal   []Line
 	Faults    []Fault
 	Summaries map[uuid.UUID]Summary
+	Feed      []Published    // what subscribers got, in their order; nil: nobody looked
 	Left      map[string]int // rows left in tables that must be empty now
 }
 
@@ -95,6 +103,9 @@ type Report struct {
 	Released   int // claims that nobody started in time
 	Refunded   int // attempts given back by a worker that was told to stop
 	Recovered  int // runs that lost a claim and succeeded all the same
+
+	Published int // events that subscribers got
+	Repeats   int // of those, the ones that they had before
 
 	// From the instants to the first starts, sorted.
 	Lateness []time.Duration
@@ -158,12 +169,15 @@ func (h History) Judge() (Report, *Violations) {
 	h.places(l, v)
 	executions := h.executions(l, v)
 	h.summaries(l, v)
+	repeats := h.feed(v)
 	for table, n := range h.Left {
 		if n != 0 {
 			v.add("left", "%d rows in %s", n, table)
 		}
 	}
-	return h.report(l, executions), v
+	r := h.report(l, executions)
+	r.Published, r.Repeats = len(h.Feed), repeats
+	return r, v
 }
 
 func (h History) report(l *log, executions map[uuid.UUID]int) Report {
@@ -214,6 +228,8 @@ func (r Report) String() string {
 	row("claims never started", r.Released)
 	row("attempts refunded", r.Refunded)
 	row("runs recovered", r.Recovered)
+	row("events published", r.Published)
+	row("  repeated", r.Repeats)
 	if n := len(r.Lateness); n > 0 {
 		for _, q := range []struct {
 			name string

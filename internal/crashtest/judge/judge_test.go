@@ -148,6 +148,11 @@ func goodHistory(t *testing.T) (p *past, ids map[string]uuid.UUID) {
 		p.ordinary(j, 20)
 		p.add(j.ID, clock(20.2), domain.JobPaused{Reason: "over"})
 	}
+	p.Feed = []Published{}
+	for _, e := range p.Events {
+		p.Feed = append(p.Feed, Published{e.StreamID, e.Version, e.Type})
+	}
+	p.Feed = append(p.Feed, p.Feed[len(p.Feed)-3:]...) // its owner died before it noted how far it was
 	return p, ids
 }
 
@@ -170,7 +175,7 @@ func TestGoodHistory(t *testing.T) {
 	if s := v.String(); s != "" {
 		t.Errorf("without reason:\n%s", s)
 	}
-	want := Report{Runs: 12, Executions: 12, Duplicates: 2, Excused: 3, Retries: 2, Released: 1, Recovered: 3}
+	want := Report{Runs: 12, Executions: 12, Duplicates: 2, Excused: 3, Retries: 2, Released: 1, Recovered: 3, Published: len(p.Feed), Repeats: 3}
 	got := r
 	got.Faults, got.States, got.Lateness = nil, nil, nil
 	if fmt.Sprint(got) != fmt.Sprint(want) {

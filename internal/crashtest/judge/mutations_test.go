@@ -186,7 +186,17 @@ var mutations = map[string]mutation{
 	"the read model lags":          {"read model", func(p *past, ids map[string]uuid.UUID) { p.Summaries[ids["plain"]] = Summary{domain.Running, 3} }},
 	"the read model lost a run":    {"read model", func(p *past, ids map[string]uuid.UUID) { delete(p.Summaries, ids["plain"]) }},
 	"the read model made a run up": {"read model", func(p *past, _ map[string]uuid.UUID) { p.Summaries[uuid.New()] = Summary{domain.Pending, 1} }},
-	"a row is left":                {"left", func(p *past, _ map[string]uuid.UUID) { p.Left["claims"] = 1 }},
+	"an event nobody was told of": {"unpublished event", func(p *past, ids map[string]uuid.UUID) {
+		p.Feed = slices.DeleteFunc(p.Feed, func(e Published) bool { return e.Stream == ids["crashed"] && e.Version == 7 })
+	}},
+	"events told out of order": {"feed order", func(p *past, ids map[string]uuid.UUID) {
+		p.Feed = append([]Published{{ids["crashed"], 3, "RunStarted"}}, p.Feed...)
+	}},
+	"an event that is not in the log": {"invented event", func(p *past, _ map[string]uuid.UUID) {
+		p.Feed = append(p.Feed, Published{uuid.New(), 1, "RunScheduled"})
+	}},
+	"an event told as another": {"invented event", func(p *past, _ map[string]uuid.UUID) { p.Feed[3].Type = "RunFailed" }},
+	"a row is left":            {"left", func(p *past, _ map[string]uuid.UUID) { p.Left["claims"] = 1 }},
 }
 
 // Each mutation is noticed, and by the check that is there for it. A check that
