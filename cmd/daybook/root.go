@@ -110,7 +110,7 @@ unreachable, 6 run failed, 7 run cancelled, 130 interrupted.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%v\nSee '%s --help'", err, cmd.CommandPath())
 	})
-	group(root, newDev(a), newServe(a), newWorker(a), newMigrate(a), newEra(a), newDoctor(a))
+	group(root, newDev(a), newServe(a), newWorker(a), newMigrate(a), newEra(a), newDoctor(a), newBench(a))
 	for _, cmd := range clientCommands(a) {
 		perCall(cmd)
 		root.AddCommand(cmd)

@@ -13,6 +13,9 @@ import (
 func commands(cmd *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{cmd}
 	for _, below := range cmd.Commands() {
+		if below.Hidden { // for this program, not for people
+			continue
+		}
 		all = append(all, commands(below)...)
 	}
 	return all

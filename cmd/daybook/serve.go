@@ -80,7 +80,7 @@ with its settings; 'daybook migrate up' makes the schema and the role.`,
 	f.StringVar(&o.nats, "nats-url", "", "NATS servers, separated by commas (NATS_URL)")
 	f.StringVar(&o.creds, "nats-creds", "", "NATS credentials file (NATS_CREDS)")
 	f.StringVar(&o.http, "http", "127.0.0.1:7788", "address of the HTTP API; beyond loopback it needs a token")
-	f.StringVar(&o.roles, "roles", "engine,relay,projections,api", "parts of the engine to run here")
+	f.StringVar(&o.roles, "roles", "engine,relay,projections,feed,api", "parts of the engine to run here")
 	f.IntVar(&o.replicas, "nats-replicas", 3, "replicas of the streams: 1 for a single NATS server, 3 or 5 in a cluster")
 	addLease(f, &o.lease)
 	f.StringVar(&o.level, "log-level", "info", "debug, info, warn or error")
@@ -97,10 +97,12 @@ func parseRoles(s string) (engine.Roles, error) {
 			r.Relay = true
 		case "projections":
 			r.Projections = true
+		case "feed":
+			r.Feed = true
 		case "api":
 			r.API = true
 		default:
-			return r, usage("--roles %s: %q is none of engine, relay, projections, api", s, name)
+			return r, usage("--roles %s: %q is none of engine, relay, projections, feed, api", s, name)
 		}
 	}
 	return r, nil

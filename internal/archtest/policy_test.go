@@ -72,6 +72,9 @@ var policy = map[string][]string{
 	"internal/executor": {"worker", "worker/protocol", xsys},
 	"internal/builtin":  {"domain/...", "worker", "worker/protocol", "internal/executor"},
 
+	// Measures the whole, from the outside as far as that is possible.
+	"internal/bench": {"domain/...", "eventstore", "projections", "migrations", "worker/...", "internal/devpg", "internal/natsjs", uuid, pgx},
+
 	"internal/devpg":           {xsys},
 	"internal/pgtest":          {"internal/devpg", "migrations", pgx, leak},
 	"internal/natstest":        {"internal/natsjs", nats, natsd},

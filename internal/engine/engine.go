@@ -29,11 +29,12 @@ type Roles struct {
 	Engine      bool // materializer, claimer, reaper
 	Relay       bool // publishes what claims wrote
 	Projections bool // read models
+	Feed        bool // publishes the events of the log
 	API         bool // answers workers and programs
 }
 
 // AllRoles is a complete engine.
-var AllRoles = Roles{Engine: true, Relay: true, Projections: true, API: true}
+var AllRoles = Roles{Engine: true, Relay: true, Projections: true, Feed: true, API: true}
 
 // Config is what an engine is made of. Store and NATS stay the caller's to close.
 type Config struct {
@@ -183,6 +184,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	if e.c.Roles.Projections {
 		g.Go(func() error { return e.projector.Run(ctx) })
+	}
+	if e.c.Roles.Feed {
 		g.Go(func() error { return e.feed.Run(ctx) })
 	}
 	if e.c.Roles.API {
@@ -278,7 +281,7 @@ func (r Roles) String() string {
 	for _, role := range []struct {
 		on   bool
 		name string
-	}{{r.Engine, "engine"}, {r.Relay, "relay"}, {r.Projections, "projections"}, {r.API, "api"}} {
+	}{{r.Engine, "engine"}, {r.Relay, "relay"}, {r.Projections, "projections"}, {r.Feed, "feed"}, {r.API, "api"}} {
 		if role.on {
 			if s != "" {
 				s += ","

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookhq/daybook/internal/bench"
+)
+
+// benchFlags are what all measurements share.
+type benchFlags struct {
+	format format
+	dir    string
+	server string
+}
+
+func (b *benchFlags) add(cmd *cobra.Command) {
+	outputFlag(cmd, &b.format, asTable)
+	cmd.Flags().StringVar(&b.dir, "dir", "", "where the private PostgreSQL and the broker keep their files meanwhile (default: the directory for temporary files)")
+	cmd.Flags().StringVar(&b.server, "postgres", "", "measure on this PostgreSQL, in databases of their own: a superuser's URL; daybook_engine must be able to log in")
+}
+
+// options also gives what takes the last progress line away.
+func (b *benchFlags) options(a *app, slots int) (bench.Options, func(), error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return bench.Options{}, nil, err
+	}
+	p := a.progress()
+	return bench.Options{Exe: exe, Dir: b.dir, Server: b.server, Slots: slots, Say: p.say}, p.done, nil
+}
+
+func newBench(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure Daybook on this machine",
+		Long: `Measures on a private PostgreSQL that waits for its disk (fsync on), with engine, broker
+and worker in processes of their own. History, outbox, JetStream and fenced start are on:
+what is measured is what serves.
+
+Each row carries the processor time of every part a run. A rate depends on what else the
+machine does meanwhile; the time a run costs hardly does.`,
+		Example: `  daybook bench drain
+  daybook bench drain --help`,
+	}
+	return group(cmd, newBenchDrain(a), newBenchPart(a))
+}
+
+func newBenchDrain(a *app) *cobra.Command {
+	var b benchFlags
+	o := bench.DrainOptions{}
+	var slots int
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "How many runs a second go through",
+		Long: `Loads runs that are due and do nothing, lets one worker go, and takes the time until the
+last outcome is recorded. Variants: plain (no feed, no projections), feed, projections, all.`,
+		Example: `  daybook bench drain
+  daybook bench drain --runs 200000 --rounds 3 --variants plain,all -o json`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Runs < 1 || o.Rounds < 1 || slots < 1 {
+				return usage("--runs, --rounds and --slots: want at least 1")
+			}
+			for _, v := range o.Variants {
+				if !bench.IsVariant(v) {
+					return usage("--variants %s: want some of %s", v, strings.Join(bench.Variants, ","))
+				}
+			}
+			var done func()
+			var err error
+			if o.Options, done, err = b.options(a, slots); err != nil {
+				return err
+			}
+			o.Version = version()
+			rep, err := bench.Drain(cmd.Context(), o)
+			done()
+			if err != nil {
+				return err
+			}
+			return a.writeBench(b.format, rep)
+		},
+	}
+	b.add(cmd)
+	cmd.Flags().IntVar(&o.Runs, "runs", 100_000, "runs to drain")
+	cmd.Flags().IntVar(&o.Rounds, "rounds", 1, "rounds; the median one is shown")
+	cmd.Flags().StringSliceVar(&o.Variants, "variants", []string{"plain", "feed", "all"}, "what else runs: "+strings.Join(bench.Variants, ", "))
+	cmd.Flags().IntVar(&slots, "slots", bench.DrainSlots, "slots of the worker")
+	return cmd
+}
+
+// writeBench writes figures as JSON, or as a table with the conditions above it.
+func (a *app) writeBench(f format, rep bench.Report) error {
+	if !f.people() {
+		return a.writePlainJSON(rep)
+	}
+	fmt.Fprintln(a.out, rep.Machine.Line())
+	var set []string
+	for _, name := range []string{"fsync", "synchronous_commit", "shared_buffers", "max_wal_size"} {
+		set = append(set, name+" "+rep.Settings.PostgreSQL[name])
+	}
+	fmt.Fprintf(a.out, "%s; daybook %s\n\n", strings.Join(set, ", "), rep.Settings.Daybook)
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	titles, rows := bench.Table(rep)
+	fmt.Fprintln(w, strings.Join(titles, "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	return w.Flush()
+}
+
+// newBenchPart is what a measurement starts this program as. It ends with its
+// standard input, so that nothing outlives the measurement.
+func newBenchPart(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "part", Hidden: true, Short: "A process of a measurement"}
+	var dir, url string
+	slots := 0
+	broker := &cobra.Command{Use: "broker", Args: takes(), RunE: func(cmd *cobra.Command, _ []string) error {
+		ctx, stop := a.whileFed(cmd.Context())
+		defer stop()
+		return bench.RunBroker(ctx, dir, a.out, a.newLogger(4))
+	}}
+	broker.Flags().StringVar(&dir, "dir", "", "store directory")
+	worker := &cobra.Command{Use: "worker", Args: takes(), RunE: func(cmd *cobra.Command, _ []string) error {
+		return bench.RunWorker(cmd.Context(), url, slots, a.in, a.out, a.newLogger(4))
+	}}
+	worker.Flags().StringVar(&url, "nats-url", "", "NATS server")
+	worker.Flags().IntVar(&slots, "slots", 0, "runs at a time")
+	engine := &cobra.Command{Use: "engine -- FLAGS OF serve", RunE: func(cmd *cobra.Command, args []string) error {
+		ctx, stop := a.whileFed(cmd.Context())
+		defer stop()
+		serve := newServe(a)
+		serve.SetArgs(args)
+		serve.SilenceErrors, serve.SilenceUsage = true, true
+		return serve.ExecuteContext(ctx)
+	}}
+	cmd.AddCommand(broker, worker, engine)
+	return cmd
+}
+
+// whileFed is a context that ends with the standard input.
+func (a *app) whileFed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		var b [1]byte
+		for {
+			if _, err := a.in.Read(b[:]); err != nil {
+				cancel()
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
