@@ -81,7 +81,7 @@ var policy = map[string][]string{
 	"internal/archtest":        {},
 	"internal/crashtest":       {},
 	"internal/crashtest/judge": {"domain/...", "eventstore", uuid},
-	"internal/tools/...":       {"internal/devpg", "migrations"},
+	"internal/tools/...":       {"internal/devpg", "migrations", "internal/crashtest/judge"},
 	"cmd/...":                  {"..."},
 }
 

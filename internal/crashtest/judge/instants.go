@@ -37,6 +37,9 @@ func (j Job) due(from, until time.Time) []instant {
 func (h History) instants(l *log, v *Violations) {
 	runs := map[instant][]*run{}
 	for _, r := range l.runs {
+		if r.Origin == domain.OriginRequest {
+			continue
+		}
 		i := at(r.JobID, r.ScheduledAt)
 		runs[i] = append(runs[i], r)
 		if want := domain.SlotID(r.JobID, r.ScheduledAt); r.ID != want {
@@ -45,8 +48,8 @@ func (h History) instants(l *log, v *Violations) {
 	}
 	owed := map[instant]bool{}
 	for _, j := range h.Jobs {
-		created, paused, ok := l.active(j, v)
-		if !ok {
+		created, paused, ok := l.active(j, h.Settings.slack(), v)
+		if !ok || j.Every == 0 {
 			continue
 		}
 		for _, i := range j.due(created, paused) {
@@ -68,7 +71,7 @@ func (h History) instants(l *log, v *Violations) {
 
 // active is when the job was, by the log, and only if the log agrees with those
 // who asked for it.
-func (l *log) active(j Job, v *Violations) (created, paused time.Time, ok bool) {
+func (l *log) active(j Job, slack time.Duration, v *Violations) (created, paused time.Time, ok bool) {
 	stream := l.jobs[j.ID]
 	if stream == nil {
 		v.add("lost job", "job %s has no stream", j.Name)
@@ -121,7 +124,7 @@ func (h History) ledger(l *log, v *Violations) {
 		}
 	}
 	for id, r := range l.runs {
-		if !seen[id] {
+		if !seen[id] && r.Origin != domain.OriginRequest {
 			v.add("run without slot", "run %s of job %s at %s", id, r.Job, r.ScheduledAt)
 		}
 	}

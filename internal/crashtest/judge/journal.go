@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,11 +61,25 @@ type attempt struct {
 	no  int
 }
 
+// lines are the journal's, and what the witnesses saw their handlers do.
+func (h History) lines() []Line {
+	lines := slices.Clone(h.Journal)
+	for _, a := range h.Acts {
+		switch a.What {
+		case Starts:
+			lines = append(lines, Line{a.Run, a.Attempt, Began})
+		case Ends:
+			lines = append(lines, Line{a.Run, a.Attempt, Ended})
+		}
+	}
+	return lines
+}
+
 // executions compares the journal with the log, and counts how often each run's
 // command began.
 func (h History) executions(l *log, v *Violations) map[uuid.UUID]int {
 	began, ended := map[attempt]int{}, map[attempt]int{}
-	for _, j := range h.Journal {
+	for _, j := range h.lines() {
 		a := attempt{j.Run, j.Attempt}
 		if j.Phase != Ended {
 			began[a]++
@@ -93,6 +108,11 @@ func (h History) executions(l *log, v *Violations) map[uuid.UUID]int {
 		// more than one.
 		if times > starts[a] {
 			v.add("execution without start", "run %s attempt %d: executed %d times, started %d times", a.run, a.no, times, starts[a])
+		}
+	}
+	for id, times := range n {
+		if r := l.runs[id]; r != nil && times-1 > r.crashes+r.refunds {
+			v.add("unexplained execution", "run %s of job %s was executed %d times; %d claims were lost or given back after their start", id, r.Job, times, r.crashes+r.refunds)
 		}
 	}
 	for a, times := range ended {

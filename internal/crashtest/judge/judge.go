@@ -29,10 +29,11 @@ type Job struct {
 	ID          uuid.UUID
 	Name        string
 	Anchor      time.Time
-	Every       time.Duration
+	Every       time.Duration // 0: runs on request only
 	MaxAttempts int
 	Overlap     domain.Overlap
-	Limit       int // of concurrency; 0 is none
+	Limit       int    // of concurrency; 0 is none
+	Queue, Kind string // empty: not said
 
 	Created, Paused Window // in which it was asked for
 }
@@ -52,6 +53,12 @@ func (w Window) meets(from, until time.Time, slack time.Duration) bool {
 type Fault struct {
 	Kind string
 	Window
+	// Stalls says that a process was stopped without its knowing, or the clock of
+	// the database moved: the only faults after which executions may overlap.
+	Stalls bool `json:",omitempty"`
+	// Strikes is how many runs were in hand when it came. A fault that meets none
+	// proves nothing.
+	Strikes int
 }
 
 // Slot is a row of the ledger of instants.
@@ -77,6 +84,7 @@ type Published struct {
 // History is everything that is known when all is over: the jobs are paused and
 // the system had time to finish.
 type History struct {
+	Settings  Settings
 	Jobs      []Job
 	Events    []eventstore.Recorded // the whole log, each stream in its order
 	Slots     []Slot
@@ -84,16 +92,23 @@ type History struct {
 	Faults    []Fault
 	Summaries map[uuid.UUID]Summary
 	Feed      []Published    // what subscribers got, in their order; nil: nobody looked
-	Left      map[string]int // rows left in tables that must be empty now
-}
+	Left      map[string]int // rows and messages left where there must be none now
 
-// slack is how far apart the clocks of witnesses on one machine may be, the time
-// between an act and its note included.
-const slack = time.Second
+	// Witnesses that not every test has; nil: nobody looked.
+	Acts       []Act
+	Lives      []Life
+	Sink       []Key
+	Dispatches []Dispatch
+	Claims     []Claimed
+	Asked      []Asked
+	Tail       []Published
+}
 
 // Report counts what happened.
 type Report struct {
 	Faults     map[string]int
+	Strikes    map[string]int // runs in hand when the faults came
+	Repeated   map[string]int // executions beyond a run's first, by the fault that explains them
 	Runs       int
 	States     map[domain.State]int
 	Executions int // begun, by the journal
@@ -124,8 +139,9 @@ func (v *Violations) add(kind, format string, args ...any) {
 	if v.counts == nil {
 		v.counts = map[string]int{}
 	}
+	id := invariantOf(kind)
 	if v.counts[kind]++; v.counts[kind] <= examples {
-		v.lines = append(v.lines, kind+": "+fmt.Sprintf(format, args...))
+		v.lines = append(v.lines, id+" "+kind+": "+fmt.Sprintf(format, args...))
 	}
 }
 
@@ -147,7 +163,7 @@ func (v *Violations) String() string {
 	lines := slices.Clone(v.lines)
 	for _, k := range v.Kinds() {
 		if n := v.counts[k] - examples; n > 0 {
-			lines = append(lines, fmt.Sprintf("%s: and %d more", k, n))
+			lines = append(lines, fmt.Sprintf("%s %s: and %d more", invariantOf(k), k, n))
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -160,19 +176,31 @@ func (h History) Judge() (Report, *Violations) {
 	h.instants(l, v)
 	h.ledger(l, v)
 	h.skips(l, v)
+	h.requests(l, v)
+	cancelled := h.cancels(l, v)
 	jobs := h.jobsByID()
 	for _, r := range l.sorted() {
+		h.path(r, v)
 		if j, ok := jobs[r.JobID]; ok { // else its instant is invented
-			h.run(l, j, r, v)
+			h.run(l, j, r, cancelled, v)
 		}
 	}
+	h.lanes(l, v)
 	h.places(l, v)
 	executions := h.executions(l, v)
+	h.acts(l, v)
+	h.dispatches(l, v)
+	h.times(l, v)
 	h.summaries(l, v)
 	repeats := h.feed(v)
+	h.tail(l, v)
 	for table, n := range h.Left {
-		if n != 0 {
-			v.add("left", "%d rows in %s", n, table)
+		switch {
+		case n == 0:
+		case table == OpenTransactions:
+			v.add("open transaction", "%d", n)
+		default:
+			v.add("left", "%d in %s", n, table)
 		}
 	}
 	r := h.report(l, executions)
@@ -180,16 +208,25 @@ func (h History) Judge() (Report, *Violations) {
 	return r, v
 }
 
+// OpenTransactions is what is left of transactions that nobody ended.
+const OpenTransactions = "open transactions"
+
 func (h History) report(l *log, executions map[uuid.UUID]int) Report {
-	r := Report{Faults: map[string]int{}, Runs: len(l.runs), States: map[domain.State]int{}}
+	r := Report{Faults: map[string]int{}, Strikes: map[string]int{}, Repeated: map[string]int{}, Runs: len(l.runs), States: map[domain.State]int{}}
 	for _, f := range h.Faults {
 		r.Faults[f.Kind]++
+		r.Strikes[f.Kind] += f.Strikes
 	}
 	for _, run := range l.runs {
 		r.States[run.State]++
 		n := executions[run.ID]
 		r.Executions += n
 		r.Duplicates += max(n-1, 0)
+		if n > 1 {
+			for _, kind := range h.explanations(run, n-1) {
+				r.Repeated[kind]++
+			}
+		}
 		r.Retries += max(run.starts-run.refunds-1, 0)
 		r.Excused += run.crashes + run.refunds
 		r.Released += run.releases

@@ -91,7 +91,7 @@ var lost = domain.RunError{Type: domain.ErrorLeaseOver, Message: "silent"}
 func goodHistory(t *testing.T) (p *past, ids map[string]uuid.UUID) {
 	p = &past{t: t, versions: map[uuid.UUID]int{}}
 	p.Summaries, p.Left = map[uuid.UUID]Summary{}, map[string]int{"claims": 0}
-	p.Faults = []Fault{{"worker", Window{clock(10), clock(11)}}}
+	p.Faults = []Fault{{Kind: "worker", Window: Window{clock(10), clock(11)}, Strikes: 5}}
 	ids = map[string]uuid.UUID{}
 	plain := p.job("plain", 5*time.Second, func(*Job) {})
 	fragile := p.job("fragile", 10*time.Second, func(j *Job) { j.MaxAttempts = 1 })
@@ -148,6 +148,7 @@ func goodHistory(t *testing.T) (p *past, ids map[string]uuid.UUID) {
 		p.ordinary(j, 20)
 		p.add(j.ID, clock(20.2), domain.JobPaused{Reason: "over"})
 	}
+	p.witnessed(ids)
 	p.Feed = []Published{}
 	for _, e := range p.Events {
 		p.Feed = append(p.Feed, Published{e.StreamID, e.Version, e.Type})
@@ -175,18 +176,19 @@ func TestGoodHistory(t *testing.T) {
 	if s := v.String(); s != "" {
 		t.Errorf("without reason:\n%s", s)
 	}
-	want := Report{Runs: 12, Executions: 12, Duplicates: 2, Excused: 3, Retries: 2, Released: 1, Recovered: 3, Published: len(p.Feed), Repeats: 3}
+	want := Report{Runs: 16, Executions: 16, Duplicates: 3, Excused: 4, Retries: 3, Released: 1, Recovered: 4, Published: len(p.Feed), Repeats: 3}
 	got := r
-	got.Faults, got.States, got.Lateness = nil, nil, nil
+	got.Faults, got.Strikes, got.Repeated, got.States, got.Lateness = nil, nil, nil, nil, nil
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if n := len(r.Lateness); n != 11 || r.Lateness[0] != 30*time.Millisecond || r.Lateness[n-1] != 8300*time.Millisecond {
+	if n := len(r.Lateness); n != 14 || r.Lateness[0] != 30*time.Millisecond || r.Lateness[n-1] != 8300*time.Millisecond {
 		t.Errorf("lateness %v", r.Lateness)
 	}
-	states := map[domain.State]int{domain.Succeeded: 10, domain.Failed: 1, domain.Skipped: 1}
-	if !maps.Equal(r.States, states) || !maps.Equal(r.Faults, map[string]int{"worker": 1}) {
-		t.Errorf("states %v, faults %v", r.States, r.Faults)
+	states := map[domain.State]int{domain.Succeeded: 12, domain.Failed: 1, domain.Skipped: 1, domain.Cancelled: 2}
+	if !maps.Equal(r.States, states) || !maps.Equal(r.Faults, map[string]int{"worker": 1}) || !maps.Equal(r.Strikes, map[string]int{"worker": 5}) ||
+		!maps.Equal(r.Repeated, map[string]int{"worker": 3}) {
+		t.Errorf("states %v, faults %v, strikes %v, repeated %v", r.States, r.Faults, r.Strikes, r.Repeated)
 	}
 	if s := r.String(); !strings.Contains(s, "duplicates") || !strings.Contains(s, "worker") {
 		t.Errorf("table:\n%s", s)

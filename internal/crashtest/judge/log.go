@@ -15,6 +15,8 @@ import (
 type log struct {
 	runs map[uuid.UUID]*run
 	jobs map[uuid.UUID]*job
+
+	byJob map[uuid.UUID][]*run
 }
 
 // run is a stream with what the fold does not keep.
@@ -37,13 +39,14 @@ type event struct {
 	domain.Event
 	at       time.Time
 	position int64
+	version  int
 }
 
 // readLog folds the streams: legal paths, versions without gaps, nothing after
 // the end. EvolveRun and EvolveJob are the product's own, and they are what is
 // relied on for what a legal path is.
 func readLog(events []eventstore.Recorded, v *Violations) *log {
-	l := &log{runs: map[uuid.UUID]*run{}, jobs: map[uuid.UUID]*job{}}
+	l := &log{runs: map[uuid.UUID]*run{}, jobs: map[uuid.UUID]*job{}, byJob: map[uuid.UUID][]*run{}}
 	claims := map[uuid.UUID]uuid.UUID{}
 	positions := map[int64]bool{}
 	for _, rec := range events {
@@ -56,7 +59,7 @@ func readLog(events []eventstore.Recorded, v *Violations) *log {
 			v.add("position twice", "position %d", rec.Position)
 		}
 		positions[rec.Position] = true
-		ev := event{e, rec.At, rec.Position}
+		ev := event{e, rec.At, rec.Position, rec.Version}
 		switch e := e.(type) {
 		case domain.RunEvent:
 			if l.runs[rec.StreamID] == nil {
@@ -82,6 +85,9 @@ func readLog(events []eventstore.Recorded, v *Violations) *log {
 			}
 			j.Job, j.events = next, append(j.events, ev)
 		}
+	}
+	for _, r := range l.runs {
+		l.byJob[r.JobID] = append(l.byJob[r.JobID], r)
 	}
 	return l
 }

@@ -3,6 +3,7 @@ package judge
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -120,7 +121,7 @@ var mutations = map[string]mutation{
 	}},
 	"an attempt lost for nothing": {"attempt lost without a fault", func(p *past, _ map[string]uuid.UUID) { p.Faults = nil }},
 	"a claim idle for nothing": {"released without a fault", func(p *past, _ map[string]uuid.UUID) {
-		p.Faults = []Fault{{"worker", Window{clock(40), clock(41)}}}
+		p.Faults = []Fault{{Kind: "worker", Window: Window{clock(40), clock(41)}}}
 	}},
 	"an attempt given back for nothing": {"interrupted without a fault", func(p *past, ids map[string]uuid.UUID) {
 		p.Faults = nil
@@ -199,18 +200,50 @@ var mutations = map[string]mutation{
 	"a row is left":            {"left", func(p *past, _ map[string]uuid.UUID) { p.Left["claims"] = 1 }},
 }
 
-// Each mutation is noticed, and by the check that is there for it. A check that
-// no mutation needs checks nothing.
+// Each mutation is noticed, and by the check that is there for it, also when the
+// history has been saved and read again. An invariant that no mutation breaks is
+// none.
 func TestMutations(t *testing.T) {
 	noticed := map[string]bool{}
-	for name, m := range mutations {
+	all := maps.Clone(mutations)
+	maps.Copy(all, witnessMutations)
+	for name, m := range all {
 		p, ids := goodHistory(t)
 		m.edit(p, ids)
-		_, v := p.Judge()
-		if !v.Has(m.kind) {
+		dir := t.TempDir()
+		if err := p.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		h, err := Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, v := h.Judge(); !v.Has(m.kind) {
 			t.Errorf("%s: want %q, have:\n%s", name, m.kind, v)
 		}
 		noticed[m.kind] = true
 	}
-	t.Logf("%d mutations of %d kinds", len(mutations), len(noticed))
+	for _, i := range Invariants {
+		for _, kind := range i.Kinds {
+			if !noticed[kind] {
+				t.Errorf("%s: no mutation is noticed as %q", i.ID, kind)
+			}
+		}
+	}
+	t.Logf("%d mutations of %d kinds", len(all), len(noticed))
+}
+
+func TestInvariantsHaveTheirNumbers(t *testing.T) {
+	seen := map[string]string{}
+	for n, i := range Invariants {
+		if i.ID != fmt.Sprintf("I%d", n+1) {
+			t.Errorf("invariant %d is named %s", n+1, i.ID)
+		}
+		for _, k := range i.Kinds {
+			if seen[k] != "" {
+				t.Errorf("%q is of %s and of %s", k, seen[k], i.ID)
+			}
+			seen[k] = i.ID
+		}
+	}
 }

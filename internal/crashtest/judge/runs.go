@@ -19,7 +19,7 @@ func (h History) jobsByID() map[uuid.UUID]Job {
 
 // run checks how one run went: it is over, and whatever went wrong on its way
 // has a fault that explains it.
-func (h History) run(l *log, j Job, r *run, v *Violations) {
+func (h History) run(l *log, j Job, r *run, cancelled map[uuid.UUID]bool, v *Violations) {
 	if !r.State.Terminal() {
 		v.add("stuck", "run %s of job %s at %s is %s", r.ID, r.Job, r.ScheduledAt, r.State)
 	}
@@ -30,6 +30,9 @@ func (h History) run(l *log, j Job, r *run, v *Violations) {
 			claimed = e.at
 		case domain.RunStarted:
 			started = e.at
+			if j.MaxAttempts > 0 && ev.Attempt > j.MaxAttempts {
+				v.add("too many attempts", "run %s of job %s: attempt %d of %d", r.ID, r.Job, ev.Attempt, j.MaxAttempts)
+			}
 		case domain.RunReleased:
 			// Until a worker that was killed counts as gone, runs are claimed for it.
 			h.excuse(r, "released", ev.Reason, claimed, e.at, eventstore.Silence, v)
@@ -45,7 +48,9 @@ func (h History) run(l *log, j Job, r *run, v *Violations) {
 		case domain.RunSkipped:
 			l.skipped(j, r, ev, e.position, v)
 		case domain.RunCancelled, domain.RunCancelRequested:
-			v.add("cancelled", "run %s of job %s, and nobody asked for that", r.ID, r.Job)
+			if !cancelled[r.ID] {
+				v.add("cancelled", "run %s of job %s, and nobody asked for that", r.ID, r.Job)
+			}
 		case domain.RunScheduled, domain.RunSucceeded, domain.RunSnoozed:
 		}
 	}
@@ -54,14 +59,38 @@ func (h History) run(l *log, j Job, r *run, v *Violations) {
 // excuse looks for a fault between the two times. Its effects may last for a
 // while after the system is whole again.
 func (h History) excuse(r *run, kind, why string, from, until time.Time, lasting time.Duration, v *Violations) {
+	if h.explains(from, until, lasting) == "" {
+		v.add(kind+" without a fault", "run %s of job %s between %s and %s: %s", r.ID, r.Job, from, until, why)
+	}
+}
+
+// explains names a fault between the two times.
+func (h History) explains(from, until time.Time, lasting time.Duration) string {
 	for _, f := range h.Faults {
 		w := f.Window
 		w.Until = w.Until.Add(lasting)
-		if w.meets(from, until, slack) {
-			return
+		if w.meets(from, until, h.Settings.slack()) {
+			return f.Kind
 		}
 	}
-	v.add(kind+" without a fault", "run %s of job %s between %s and %s: %s", r.ID, r.Job, from, until, why)
+	return ""
+}
+
+// explanations are the faults, by the claims that they ended, that make up for up
+// to n executions beyond the run's first.
+func (h History) explanations(r *run, n int) (kinds []string) {
+	var started time.Time
+	for _, e := range r.events {
+		switch by, _ := letter(e.Event); by {
+		case 'B':
+			started = e.at
+		case 'T', 'I', 'F', 'X':
+			if kind := h.explains(started, e.at, 0); kind != "" && len(kinds) < n {
+				kinds = append(kinds, kind)
+			}
+		}
+	}
+	return kinds
 }
 
 // skipped checks that a run was decided against because another one of its job
