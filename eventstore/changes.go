@@ -20,6 +20,7 @@ type changes struct {
 	kept    fencedIDs // updated in claims
 	dropDue []uuid.UUID
 	unwait  []uuid.UUID // deleted from waiting_runs
+	unpark  []uuid.UUID // deleted from parked_runs
 	freed   freed
 	outputs []runOutput
 }
@@ -56,6 +57,8 @@ func (c *changes) move(l *located) {
 		c.dropDue = append(c.dropDue, l.ID)
 	case l.at == inWaiting:
 		c.unwait = append(c.unwait, l.ID)
+	case l.at == inParked:
+		c.unpark = append(c.unpark, l.ID)
 	}
 	if l.State == domain.Pending && l.at == inClaims {
 		c.due.add(l.Run)
@@ -116,6 +119,9 @@ func (c *changes) queue(b *pgx.Batch, sql statements) bool {
 	}
 	if n := len(c.unwait); n > 0 {
 		b.Queue(deleteWaiting, c.unwait, n)
+	}
+	if n := len(c.unpark); n > 0 {
+		b.Queue(deleteParked, c.unpark, n)
 	}
 	slices.SortStableFunc(c.outputs, func(a, b runOutput) int { return compareIDs(a.run, b.run) })
 	for _, o := range c.outputs {

@@ -86,6 +86,9 @@ func IsTransient(err error) bool {
 	return errors.Is(err, ErrVersionConflict)
 }
 
+// errInconsistent says that the log and the live rows contradict one another.
+var errInconsistent = errors.New("the log and the tables differ, see 'daybook audit verify'")
+
 // ParkedError tells that a row could not be processed and was put aside.
 type ParkedError struct {
 	Run    uuid.UUID

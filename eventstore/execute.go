@@ -37,7 +37,7 @@ type Output struct {
 type Answer struct {
 	domain.Decision
 	Run  domain.Run     // after the command
-	Spec domain.JobSpec // that the run is pinned to
+	Spec domain.JobSpec // that the run is pinned to, if the decision needed it
 	Now  time.Time      // the transaction's
 	Took time.Duration  // of the attempt that the command ended
 	Err  error          // *domain.Refusal, or why this command alone could not be stored
@@ -118,7 +118,7 @@ func blamesRow(err error) bool {
 	var illegal *domain.IllegalEventError
 	var expression *schedule.Error
 	var refused *domain.Refusal
-	return isCulprit(err) || errors.Is(err, errLookAgain) || errors.Is(err, domain.ErrUndecodable) || errors.Is(err, errNoDefinition) || errors.As(err, &refused) || errors.Is(err, ErrVersionConflict) || errors.Is(err, domain.ErrUnknownEvent) || errors.As(err, &illegal) || errors.As(err, &expression)
+	return isCulprit(err) || errors.Is(err, errLookAgain) || errors.Is(err, domain.ErrUndecodable) || errors.Is(err, errNoDefinition) || errors.Is(err, errInconsistent) || errors.As(err, &refused) || errors.Is(err, ErrVersionConflict) || errors.Is(err, domain.ErrUnknownEvent) || errors.As(err, &illegal) || errors.As(err, &expression)
 }
 
 // Index: claims_pkey.
@@ -191,6 +191,7 @@ const (
 	inClaims
 	inDue
 	inWaiting
+	inParked
 )
 
 // located is a run, locked where it lies, before and after the commands.
@@ -230,14 +231,23 @@ func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, ids
 				return fmt.Errorf("look for pending runs: %w", err)
 			}
 		}
-		for _, id := range due {
-			if found[id] == nil {
-				fold = append(fold, id)
-			}
-		}
+		due = slices.DeleteFunc(due, func(id uuid.UUID) bool { return found[id] != nil })
+		fold = append(fold, due...)
 	}
 	if len(fold) == 0 {
 		return nil
+	}
+	parked := map[uuid.UUID]bool{}
+	if len(due) > 0 {
+		err := tx.query(ctx, lockParked, []any{due}, func(rows pgx.Rows) error {
+			var id uuid.UUID
+			err := rows.Scan(&id)
+			parked[id] = true
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("look for parked runs: %w", err)
+		}
 	}
 	runs, err := foldRuns(ctx, tx, fold)
 	if err != nil {
@@ -250,6 +260,11 @@ func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, ids
 		case !folded && l == nil:
 			found[c.RunID] = &located{Run: domain.Run{ID: c.RunID}}
 		case !folded:
+		case l == nil && parked[c.RunID] && r.State == domain.Running:
+			return fmt.Errorf("%w: its stream says running, and it is parked without a claim", errInconsistent)
+		case l == nil && parked[c.RunID] && !r.State.Terminal():
+			// The stream speaks for it: its row may be what it is parked for.
+			found[c.RunID] = &located{Run: r, before: r, at: inParked}
 		case l == nil:
 			// The row may have moved on between the statements: into a claim of
 			// this very command, or from one table to the next.
@@ -286,8 +301,8 @@ func claimOf(c domain.RunCommand) (uuid.UUID, bool) {
 // decide decides the commands in order and gathers what they change.
 func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, keys []string, found map[uuid.UUID]*located) ([]Answer, *changes, error) {
 	runs := make([]domain.Run, 0, len(found))
-	for _, l := range found {
-		if l.Version > 0 {
+	for _, c := range commands {
+		if l := found[c.RunID]; l.Version > 0 && needsSpec(c.Do) {
 			runs = append(runs, l.Run)
 		}
 	}
@@ -334,6 +349,17 @@ func (s *Store) apply(l *located, c Command, e domain.RunEvent, ch *changes) err
 	}
 	l.Run = next
 	return ch.events.add(l.ID, next.Version, at, s.meta(meta), e)
+}
+
+// needsSpec reports whether the decision depends on the job's definition. The
+// others do without: a run whose definition is gone can still be cancelled.
+func needsSpec(c domain.RunCommand) bool {
+	switch c.(type) {
+	case domain.StartRun, domain.FailRun, domain.ExpireRun:
+		return true
+	default:
+		return false
+	}
 }
 
 func withPolicies(c domain.RunCommand, spec domain.JobSpec) domain.RunCommand {

@@ -39,19 +39,46 @@ func (s *Store) park(ctx context.Context, run uuid.UUID, cause error) error {
 	return &ParkedError{Run: run, Reason: cause}
 }
 
-// Parked is a run that was put aside.
+// Index: parked_runs_pkey.
+const lockParked = `SELECT run_id FROM parked_runs WHERE run_id = ANY($1) ORDER BY run_id FOR UPDATE`
+
+// Index: parked_runs_pkey.
+const deleteParked = `
+WITH gone AS (DELETE FROM parked_runs WHERE run_id = ANY($1) RETURNING 1)
+SELECT daybook_expect('parked runs dealt with', count(*), $2) FROM gone`
+
+// Parked is a run that was put aside. It waits for somebody: it is cancelled, or
+// unparked once its cause is gone.
 type Parked struct {
-	RunID    string
-	JobID    string
-	ParkedAt time.Time
-	Reason   string
+	RunID       uuid.UUID
+	Job         string // empty: the job's row is gone
+	Queue, Kind string
+	ScheduledAt time.Time
+	ParkedAt    time.Time
+	Reason      string
 }
 
-// ListParked lists parked runs, the newest first.
-func (s *Store) ListParked(ctx context.Context, limit int) ([]Parked, error) {
-	rows, err := s.loops.Query(ctx, "SELECT run_id::text, job_id::text, parked_at, reason FROM parked_runs ORDER BY parked_at DESC LIMIT $1", limit)
+// Index: parked_runs_pkey when runs are named, otherwise the table, which is
+// empty unless something is wrong; jobs_pkey.
+const selectParked = `
+SELECT p.run_id, coalesce(j.name, ''), coalesce(p.row->>'queue', ''), coalesce(p.row->>'kind', ''),
+       coalesce((p.row->>'scheduled_at')::timestamptz, p.parked_at), p.parked_at, p.reason
+  FROM parked_runs p LEFT JOIN jobs j ON j.id = p.job_id
+ WHERE $1::uuid[] IS NULL OR p.run_id = ANY($1)
+ ORDER BY p.parked_at DESC, p.run_id LIMIT $2`
+
+// ListParked lists parked runs, the newest first: those named, or all.
+func (s *Store) ListParked(ctx context.Context, limit int, runs ...uuid.UUID) ([]Parked, error) {
+	rows, err := s.loops.Query(ctx, selectParked, runs, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list parked runs: %w", err)
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Parked])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Parked])
+	if err != nil {
+		return nil, fmt.Errorf("list parked runs: %w", err)
+	}
+	for i := range found {
+		found[i].ScheduledAt, found[i].ParkedAt = found[i].ScheduledAt.UTC(), found[i].ParkedAt.UTC()
+	}
+	return found, nil
 }

@@ -82,8 +82,15 @@ type verdict struct {
 
 // reason is why runs are given back.
 type reason struct {
-	text  string
-	hints []eventstore.Hint
+	text     string
+	messages []eventstore.Message
+}
+
+func (w reason) hints() (all []eventstore.Hint) {
+	for _, m := range w.messages {
+		all = append(all, m.Hints...)
+	}
+	return all
 }
 
 func triage(live []dispatch, err error) (v verdict) {
@@ -112,7 +119,7 @@ func triage(live []dispatch, err error) (v verdict) {
 				index[text] = at
 				v.reasons = append(v.reasons, reason{text: text})
 			}
-			v.reasons[at].hints = append(v.reasons[at].hints, d.Hints...)
+			v.reasons[at].messages = append(v.reasons[at].messages, d.Message)
 			continue
 		case failure != nil && len(v.retry) == 0:
 			first = failure
@@ -150,13 +157,15 @@ func (r *Relay) settle(ctx context.Context, p *pack, v verdict) error {
 	}
 	r.count.parked.Add(uint64(len(v.parked)))
 	for _, why := range v.reasons {
-		r.Logger.Error("dispatches cannot be published and are parked", "pack", p.id, "runs", len(why.hints), "reason", why.text)
+		hints := why.hints()
+		r.Logger.Error("dispatches cannot be published and are parked", "pack", p.id, "runs", len(hints), "reason", why.text)
 		if r.Releaser == nil {
 			continue
 		}
-		if err := r.Releaser.Release(ctx, why.hints, why.text); err != nil {
-			r.Logger.Warn("runs of parked dispatches wait for the end of their lease", "pack", p.id, "runs", len(why.hints), "error", err)
+		if err := r.Releaser.Release(ctx, hints, why.text); err != nil {
+			r.Logger.Warn("runs of parked dispatches wait for the end of their lease", "pack", p.id, "runs", len(hints), "error", err)
 		}
 	}
+	r.tell(ctx, p, v.reasons)
 	return nil
 }

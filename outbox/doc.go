@@ -32,7 +32,7 @@
 //
 // Messages fail alone. Those that did stay in the pack for a later try; the
 // others are gone from it. What can never be published is parked: the row stays
-// in sight and its runs are released. When the broker takes nothing at all the
+// in sight, its runs are released, and DAYBOOK_DEAD is told. When the broker takes nothing at all the
 // relay holds back, from 100 ms up to 5 s, and tries with one pack at a time.
 //
 // # Time

@@ -29,9 +29,8 @@ type dispatch struct {
 
 func newDispatch(m eventstore.Message) dispatch {
 	d := dispatch{Message: m}
-	hints := make([]protocol.Hint, len(m.Hints))
-	for i, h := range m.Hints {
-		hints[i] = protocol.Hint{RunID: h.RunID, ClaimID: h.ClaimID, LeaseUntil: protocol.At(h.LeaseUntil)}
+	hints := wireHints(m.Hints)
+	for _, h := range m.Hints {
 		if h.LeaseUntil.After(d.lease) {
 			d.lease = h.LeaseUntil
 		}
@@ -46,6 +45,14 @@ func newDispatch(m eventstore.Message) dispatch {
 	d.wire.Metadata[protocol.HeaderMsgID] = id
 	d.wire.Metadata[protocol.HeaderExpectedStream] = protocol.DispatchStream
 	return d
+}
+
+func wireHints(hints []eventstore.Hint) []protocol.Hint {
+	out := make([]protocol.Hint, len(hints))
+	for i, h := range hints {
+		out[i] = protocol.Hint{RunID: h.RunID, ClaimID: h.ClaimID, LeaseUntil: protocol.At(h.LeaseUntil)}
+	}
+	return out
 }
 
 func (d dispatch) subject() string { return d.wire.Metadata[MetaSubject] }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -119,6 +120,49 @@ func TestWholePackParked(t *testing.T) {
 	}
 }
 
+// What watches the dead-letter stream learns lane, reason and runs, in messages
+// that the broker takes however many there are.
+func TestParkedDispatchesAreTold(t *testing.T) {
+	w := newWorld(t)
+	b, dead := &broker{refuse: refuseAll(errSubject)}, &broker{}
+	r := w.relay(t, "engine-1", b, func(c *Config) { c.Dead = dead })
+	n := protocol.MaxDead + 1
+	runs := w.claim(t, r.Writer(), n)
+	w.keepFresh(t, r)
+	step(t, r)
+	told := map[uuid.UUID]bool{}
+	letters := dead.sent
+	for _, m := range letters {
+		var d protocol.DeadDispatch
+		if err := json.Unmarshal([]byte(m.body), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Queue != "default" || d.Kind != "noop" || d.Reason != errSubject.Error() || d.ParkedAt.IsZero() || d.Pack == uuid.Nil || len(d.Dispatches) > protocol.MaxDead ||
+			m.subject != "daybook.v1.dead.default.noop" || m.id == "" {
+			t.Errorf("letter %+v", m)
+		}
+		for _, h := range d.Dispatches {
+			told[h.ClaimID] = true
+		}
+	}
+	if len(letters) != 2 || letters[0].id == letters[1].id {
+		t.Errorf("%d letters", len(letters))
+	}
+	for _, run := range runs {
+		if !told[run.ClaimID] {
+			t.Fatalf("claim %s is not told of", run.ClaimID)
+		}
+	}
+
+	dead.set(refuseAll(errDown))
+	w.claim(t, r.Writer(), 1)
+	w.keepFresh(t, r)
+	step(t, r)
+	if n := w.count(t, "SELECT count(*) FROM outbox WHERE parked_at IS NOT NULL"); n != 2 || !strings.Contains(w.log.String(), "not told of") {
+		t.Errorf("%d packs are parked while the dead-letter stream is away, want both, and a word in the log:\n%s", n, w.log)
+	}
+}
+
 func TestReasonsAreToldApart(t *testing.T) {
 	live := []dispatch{}
 	for _, m := range randomMessages(3, 4) {
@@ -127,7 +171,7 @@ func TestReasonsAreToldApart(t *testing.T) {
 	large := permanentError{errors.New("too large")}
 	v := triage(live, partial{0: errSubject, 1: large, 3: errSubject})
 	if len(v.parked) != 3 || len(v.retry) != 0 || len(v.reasons) != 2 ||
-		!slices.Equal(v.reasons[0].hints, slices.Concat(live[0].Hints, live[3].Hints)) || !slices.Equal(v.reasons[1].hints, live[1].Hints) {
+		!slices.Equal(v.reasons[0].hints(), slices.Concat(live[0].Hints, live[3].Hints)) || !slices.Equal(v.reasons[1].hints(), live[1].Hints) {
 		t.Errorf("%+v", v)
 	}
 	if v := triage(live, fmt.Errorf("wrapped: %w", partial{2: errDown})); len(v.retry) != 1 || v.retry[0].Hints[0] != live[2].Hints[0] {

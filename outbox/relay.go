@@ -27,6 +27,7 @@ type Config struct {
 	DB        *pgxpool.Pool     // of the application's role, as eventstore.Store.Pool
 	Publisher message.Publisher // publishes all messages of a call before it returns; see PartialError
 	Releaser  Releaser          // nil: parked runs wait for the end of their lease
+	Dead      message.Publisher // is told of parked dispatches; nil: nobody is
 	Owner     string            // names this process among all that share the database
 	Logger    *slog.Logger
 

@@ -149,7 +149,7 @@ func (d *doctor) parked(ctx context.Context, c client.Client) error {
 			text = fmt.Sprintf("%d runs or more", n)
 		}
 		d.note("parked runs", doubt, fmt.Sprintf("%s put aside, the last %s: %s", text, parked[0].RunID, parked[0].Reason),
-			"they cannot be processed; see the table parked_runs")
+			"see 'daybook run parked'; mend the cause and use 'daybook run unpark', or cancel them")
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func newRun(a *app) *cobra.Command {
 was due, who claimed and started it, how each attempt ended, and what it wrote.`,
 		Example: `  daybook run list --state failed --since 24h
   daybook run show ID`,
-	}, newRunList(a), newRunShow(a), newRunEvents(a), newRunOutput(a), newRunCancel(a), newRunRetry(a))
+	}, newRunList(a), newRunShow(a), newRunEvents(a), newRunOutput(a), newRunCancel(a), newRunRetry(a), newRunParked(a), newRunUnpark(a))
 }
 
 func newRunList(a *app) *cobra.Command {

@@ -17,7 +17,7 @@ func newRunCancel(a *app) *cobra.Command {
 	cmd := ofRun(a, &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Cancel a run",
-		Long: `A run that has not started is cancelled at once. One that runs is asked to end: its worker
+		Long: `A run that has not started is cancelled at once, also if it is parked. One that runs is asked to end: its worker
 hears of it with the next heartbeat, and a success that comes first wins. A run that has
 ended is a conflict (exit code 4), unless it was cancelled.`,
 		Example: "  daybook run cancel 0198c5f0-7a3e-8c11-9d2b-4f6a1e5b7c90 --reason 'wrong arguments'",

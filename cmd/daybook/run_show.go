@@ -47,7 +47,13 @@ func newRunShow(a *app) *cobra.Command {
 		case !out.people():
 			return a.writeJSON(out, run)
 		}
-		return a.showRun(run)
+		var parked []client.Parked
+		if run.State == domain.Pending {
+			if parked, err = c.Parked(ctx, 1, id); err != nil {
+				return err
+			}
+		}
+		return a.showRun(run, parked)
 	})
 	outputFlag(cmd, &out, asTable)
 	return cmd
@@ -62,7 +68,7 @@ func noSuchRun(id uuid.UUID, err error) error {
 	return err
 }
 
-func (a *app) showRun(r projections.RunDetail) error {
+func (a *app) showRun(r projections.RunDetail, parked []client.Parked) error {
 	state := stateOf(r.RunSummary)
 	if d, ok := r.Duration(); ok {
 		state += " after " + rough(d)
@@ -90,6 +96,9 @@ func (a *app) showRun(r projections.RunDetail) error {
 		{"Deadline", a.clockOr(r.Deadline, "")},
 		{"Arguments", string(r.Args)},
 		{"Problem", r.Problem},
+	}
+	for _, p := range parked {
+		rows = append(rows, [2]string{"Parked", a.clock(p.ParkedAt) + ": " + p.Reason})
 	}
 	if r.BlockedBy != nil {
 		rows = append(rows, [2]string{"Blocked by", r.BlockedBy.String()})

@@ -170,3 +170,39 @@ func TestCancelAndRetry(t *testing.T) {
 	c.run("job", "archive", "hello").exits(exitOK)
 	c.run("run", "retry", pending.String()).exits(exitConflict, "archived")
 }
+
+// A parked run is in sight, is told of where one looks for it, can be made due
+// again or cancelled.
+func TestParkedRuns(t *testing.T) {
+	c := newCLI(t)
+	c.apply(twoJobs)
+	c.run("run", "parked").exits(exitOK, "no run is parked")
+	ids := []string{c.trigger("hello").String(), c.trigger("hello").String(), c.trigger("hello").String()}
+	c.exec(`WITH gone AS (DELETE FROM due_runs RETURNING *)
+		INSERT INTO parked_runs (run_id, job_id, parked_at, reason, row) SELECT run_id, job_id, now(), 'its job is ' || chr(27) || '[31mof the future', to_jsonb(gone) FROM gone`)
+	if row := c.run("run", "parked").exits(exitOK).row(ids[0]); row[1] != "hello" || strings.Contains(strings.Join(row, " "), "\x1b") {
+		t.Errorf("row %q", row)
+	}
+	v := c.run("run", "parked", "-o", "jsonl").exits(exitOK).jsonl()
+	if len(v) != 3 {
+		t.Fatalf("%v", v)
+	}
+	hasKeys(t, v[0], "run_id", "job", "queue", "kind", "scheduled_at", "parked_at", "reason")
+	instant(t, v[0]["parked_at"])
+	c.run("run", "show", ids[0]).exits(exitOK).prints("Parked", "of the future")
+	c.run("doctor").prints("3 runs put aside", "daybook run parked")
+
+	c.run("run", "unpark").exits(exitUsage, "--all")
+	c.run("run", "unpark", "x").exits(exitUsage, "no id of a run")
+	c.run("run", "unpark", ids[0]).exits(exitOK).prints("due again")
+	c.run("run", "unpark", ids[0]).exits(exitNotFound, "is not parked")
+	c.run("run", "cancel", ids[1]).exits(exitOK).prints("cancelled")
+	out := c.run("run", "unpark", "--all", "-o", "json").exits(exitOK)
+	if !strings.Contains(out.out, ids[2]) || !strings.Contains(out.out, `"due"`) {
+		t.Errorf("got %s", out.out)
+	}
+	c.run("run", "unpark", "--all").exits(exitOK, "nothing was unparked")
+	if n := len(c.work(succeed)); n != 2 {
+		t.Errorf("%d runs went on, want the two that were not cancelled", n)
+	}
+}

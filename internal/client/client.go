@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/projections"
 )
 
@@ -87,8 +88,11 @@ type Operations interface {
 	Workers(ctx context.Context) ([]Worker, error)
 	// Engines lists the engines that were heard of lately.
 	Engines(ctx context.Context) ([]Engine, error)
-	// Parked lists runs that were put aside, the newest first.
-	Parked(ctx context.Context, limit int) ([]Parked, error)
+	// Parked lists runs that were put aside, the newest first: those named, or
+	// all.
+	Parked(ctx context.Context, limit int, runs ...uuid.UUID) ([]Parked, error)
+	// Unpark makes a parked run due again. The error says why it stays parked.
+	Unpark(ctx context.Context, run uuid.UUID) (Unparked, error)
 	// ListLag tells how far the list of runs is behind the log.
 	ListLag(ctx context.Context) (projections.Lag, error)
 	// Now is the deployment's clock.
@@ -243,8 +247,17 @@ type Engine struct {
 
 // Parked is a run that could not be processed and was put aside.
 type Parked struct {
-	RunID    string    `json:"run_id"`
-	JobID    string    `json:"job_id"`
-	ParkedAt time.Time `json:"parked_at"`
-	Reason   string    `json:"reason"`
+	RunID       uuid.UUID `json:"run_id"`
+	Job         string    `json:"job"`
+	Queue       string    `json:"queue"`
+	Kind        string    `json:"kind"`
+	ScheduledAt time.Time `json:"scheduled_at"`
+	ParkedAt    time.Time `json:"parked_at"`
+	Reason      string    `json:"reason"`
+}
+
+// Unparked is what became of a parked run.
+type Unparked struct {
+	RunID   uuid.UUID                `json:"run_id"`
+	Outcome eventstore.UnparkOutcome `json:"outcome"` // due, cancelled (its job is archived), stale (it had gone on already) or none (it was not parked)
 }

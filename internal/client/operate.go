@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/outbox"
 	"github.com/daybookhq/daybook/projections"
 )
@@ -121,16 +122,28 @@ func (d *Database) Engines(ctx context.Context) ([]Engine, error) {
 }
 
 // Parked implements [Operations].
-func (d *Database) Parked(ctx context.Context, limit int) ([]Parked, error) {
-	found, err := d.store.ListParked(ctx, limit)
+func (d *Database) Parked(ctx context.Context, limit int, runs ...uuid.UUID) ([]Parked, error) {
+	found, err := d.store.ListParked(ctx, limit, runs...)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Parked, len(found))
 	for i, p := range found {
-		out[i] = Parked{RunID: p.RunID, JobID: p.JobID, ParkedAt: p.ParkedAt.UTC(), Reason: p.Reason}
+		out[i] = Parked(p)
 	}
 	return out, nil
+}
+
+// Unpark implements [Operations].
+func (d *Database) Unpark(ctx context.Context, run uuid.UUID) (Unparked, error) {
+	got, err := d.store.Unpark(ctx, run, d.meta())
+	if err != nil {
+		return Unparked{}, err
+	}
+	if got.Outcome == eventstore.UnparkedDue {
+		d.wake.queues(got.Run.Queue)
+	}
+	return Unparked{RunID: run, Outcome: got.Outcome}, nil
 }
 
 // ListLag implements [Operations].

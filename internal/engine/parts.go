@@ -17,7 +17,7 @@ const Deployment = "default"
 
 func (e *Engine) newParts() (err error) {
 	e.relay, err = outbox.NewRelay(outbox.Config{
-		DB: e.c.Store.Pool(), Publisher: e.publisher, Releaser: releaser{e.c.Store, e.metrics}, Owner: e.c.ID,
+		DB: e.c.Store.Pool(), Publisher: e.publisher, Dead: e.publisher, Releaser: releaser{e.c.Store, e.metrics}, Owner: e.c.ID,
 		Logger: e.c.Logger, PublishTimeout: e.budget.Publish,
 	})
 	if err != nil {

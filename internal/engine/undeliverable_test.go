@@ -33,6 +33,18 @@ func TestUndeliverableDispatchIsParkedAndItsRunReleased(t *testing.T) {
 	if n := c.count("SELECT count(*) FROM outbox WHERE parked_at IS NOT NULL AND last_error <> ''"); n == 0 {
 		t.Error("the refused message is not in sight")
 	}
+	dead, err := js.Stream(t.Context(), protocol.DeadStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter, err := dead.GetLastMsgForSubject(t.Context(), protocol.DeadSubject("default", "noop"))
+	if err != nil {
+		t.Fatalf("the dead-letter stream has no word of it: %v", err)
+	}
+	var d protocol.DeadDispatch
+	if err := json.Unmarshal(letter.Data, &d); err != nil || d.Reason == "" || len(d.Dispatches) != 1 {
+		t.Errorf("letter %s, %v", letter.Data, err)
+	}
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,7 @@ import (
 	"github.com/daybookhq/daybook/worker/protocol"
 )
 
-const (
-	deadPrefix  = "daybook.v1.dead."
-	allSubjects = "daybook.v1.>"
-)
-
-// DeadSubject is the subject in protocol.DeadStream for parked dispatches of a lane.
-func DeadSubject(lane protocol.Lane) string { return deadPrefix + lane.Queue + "." + lane.Kind }
+const allSubjects = "daybook.v1.>"
 
 // defaultDispatchMaxAge catches messages that lost their TTL; it must not be shorter than a dispatch lease.
 const defaultDispatchMaxAge = 15 * time.Minute
@@ -132,7 +126,7 @@ func (t Topology) streams() []jetstream.StreamConfig {
 
 	dead := t.stream(protocol.DeadStream, "Daybook: parked dispatches, and advisories about messages given up", t.Dead)
 	dead.Subjects = []string{
-		deadPrefix + ">",
+		protocol.DeadSubjects,
 		"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + protocol.DispatchStream + ".>",
 		"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED." + protocol.DispatchStream + ".>",
 	}

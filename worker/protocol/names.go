@@ -10,19 +10,21 @@ import (
 const (
 	DispatchStream = "DAYBOOK_DISPATCH" // work for workers: one message is an array of hints of one lane
 	EventsStream   = "DAYBOOK_EVENTS"   // facts for subscribers: CloudEvents 1.0, structured JSON
-	DeadStream     = "DAYBOOK_DEAD"     // advisories about undeliverable messages and parked dispatches
+	DeadStream     = "DAYBOOK_DEAD"     // parked dispatches, and advisories about messages given up
 )
 
 // Subject filters of the streams.
 const (
 	DispatchSubjects = "daybook.v1.dispatch.>"
 	EventSubjects    = "daybook.v1.event.>"
+	DeadSubjects     = "daybook.v1.dead.>"
 	RPCSubjects      = "daybook.v1.rpc.>"
 )
 
 const (
 	dispatchPrefix = "daybook.v1.dispatch."
 	eventPrefix    = "daybook.v1.event."
+	deadPrefix     = "daybook.v1.dead."
 	rpcPrefix      = "daybook.v1.rpc."
 	wakePrefix     = "daybook.v1.wake."
 )
@@ -56,6 +58,9 @@ const EventPartitions = 16
 
 // DispatchSubject is the subject of the lane (queue, kind). Both must be valid tokens.
 func DispatchSubject(queue, kind string) string { return dispatchPrefix + queue + "." + kind }
+
+// DeadSubject is the subject of parked dispatches of the lane (queue, kind).
+func DeadSubject(queue, kind string) string { return deadPrefix + queue + "." + kind }
 
 // EventSubject is the subject of events of one type ("run-claimed") in a partition, 0 to EventPartitions-1.
 func EventSubject(partition int, typeToken string) string {
