@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/daybookhq/daybook/worker/protocol"
 )
@@ -31,6 +34,7 @@ type lease struct {
 	renewed   time.Time     // last answered request
 	timer     *time.Timer
 	renewing  bool
+	again     bool // renew once more: what asked for it came while a renewal was under way
 	reporting bool // the handler has returned; the outcome is under way
 	refused   bool // an answer said that the lease is gone
 	ended     bool
@@ -147,6 +151,24 @@ func (k *keeper) expect(at time.Time) {
 	}
 }
 
+// cancelHinted renews the leases of runs that are said to have been asked to end, now instead of later.
+func (k *keeper) cancelHinted(runs []uuid.UUID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	for l := range k.leases {
+		switch {
+		case !slices.Contains(runs, l.claim.RunID):
+		case l.renewing:
+			// That renewal may have been answered before the run was asked to end.
+			l.again = true
+		default:
+			l.due = now
+			k.expect(now)
+		}
+	}
+}
+
 // stopAll ends the context of every handler.
 func (k *keeper) stopAll(cause error) {
 	k.mu.Lock()
@@ -240,6 +262,9 @@ func (k *keeper) renew(ctx context.Context, due []*lease) {
 			l.retry()
 		} else {
 			l.answered(results[i], sent)
+		}
+		if l.again {
+			l.again, l.due = false, time.Now()
 		}
 		k.expect(l.due)
 	}

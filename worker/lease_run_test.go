@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/daybookhq/daybook/worker"
 	"github.com/daybookhq/daybook/worker/protocol"
 )
@@ -50,6 +52,50 @@ func TestCancelReachesTheHandlerThroughAHeartbeat(t *testing.T) {
 		t.Errorf("%s %+v", r.end, r.fail)
 	}
 	e.awaitNote("msg +ACK")
+}
+
+func TestCancelHintReachesTheHandlerLongBeforeTheNextHeartbeat(t *testing.T) {
+	e := newEngine(t).serveNATS()
+	e.lease = time.Hour
+	w := e.worker(nil)
+	began, cause := make(chan struct{}, 2), make(chan error, 1)
+	untilStopped(w, began, cause)
+	e.start(w)
+	other := e.run("other", `{}`)
+	receive(t, "handler", began)
+	r := e.run("a", `{}`)
+	receive(t, "handler", began)
+	e.mu.Lock()
+	r.cancel = true
+	e.mu.Unlock()
+	hint, err := protocol.Encode(protocol.CancelHint{RunIDs: []uuid.UUID{uuid.New(), r.claim.RunID, other.claim.RunID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, message := range [][]byte{[]byte("[]"), nil, hint} {
+		if err := e.conn.Publish(protocol.CancelSubject, message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := receive(t, "cause", cause); !errors.Is(err, worker.ErrCancelled) {
+		t.Errorf("cause %v, want ErrCancelled", err)
+	}
+	if e.ended(r) != "fail" || r.fail.Error.Type != "cancelled" {
+		t.Errorf("%s %+v", r.end, r.fail)
+	}
+	// The hint is no order: the engine did not say that the other run was cancelled.
+	select {
+	case err := <-cause:
+		t.Errorf("the other handler was stopped too: %v", err)
+	default:
+	}
+	e.mu.Lock()
+	other.cancel = true
+	e.mu.Unlock()
+	if err := e.conn.Publish(protocol.CancelSubject, hint); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "cause", cause)
 }
 
 func TestSuccessAfterCancelIsReportedAsSuch(t *testing.T) {

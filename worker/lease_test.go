@@ -83,6 +83,33 @@ func keep(t *testing.T, c *caller) *keeper {
 	return k
 }
 
+func TestCancelHintDuringARenewalAsksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claim := newClaim()
+		var k *keeper
+		tr := &scripted{answer: func(n int, _ protocol.HeartbeatItem) (protocol.HeartbeatResult, error) {
+			if n == 1 {
+				k.cancelHinted([]uuid.UUID{claim.RunID}) // after the engine looked, before its answer arrived
+			}
+			r := renewed(time.Minute)
+			r.Cancel = n > 1
+			return r, nil
+		}}
+		k = keep(t, &caller{http: tr})
+		begin := time.Now()
+		l := k.hold(claim, begin, time.Minute)
+		stopped := make(chan error, 1)
+		l.onStop(func(cause error) { stopped <- cause })
+		if cause := <-stopped; !errors.Is(cause, ErrCancelled) {
+			t.Errorf("stopped by %v", cause)
+		}
+		if waited := time.Since(begin); waited != 20*time.Second {
+			t.Errorf("stopped after %v, want with the first renewal, after 20s", waited)
+		}
+		l.end()
+	})
+}
+
 func TestLeasesAreRenewedTogetherAtAThird(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &scripted{answer: func(int, protocol.HeartbeatItem) (protocol.HeartbeatResult, error) { return renewed(time.Minute), nil }}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -98,6 +99,9 @@ func newSession(ctx context.Context, w *Worker, conn *nats.Conn) (*session, erro
 func (s *session) run() error {
 	s.group.start(func() { s.keeper.run(s.rpc, &s.group) })
 	s.group.start(func() { s.presence(s.rpc) })
+	if s.conn != nil {
+		defer s.listenForCancels()()
+	}
 	var sources sync.WaitGroup
 	if s.conn != nil {
 		for _, l := range s.lanes {
@@ -122,6 +126,22 @@ func (s *session) run() error {
 		err = errors.Join(cause, err)
 	}
 	return err
+}
+
+// listenForCancels makes a request to end a run reach its handler at once. Without it, or without NATS, it comes with
+// the next heartbeat, after up to a third of the lease.
+func (s *session) listenForCancels() (stop func()) {
+	sub, err := s.conn.Subscribe(protocol.CancelSubject, func(m *nats.Msg) {
+		var hint protocol.CancelHint
+		if json.Unmarshal(m.Data, &hint) == nil {
+			s.keeper.cancelHinted(hint.RunIDs)
+		}
+	})
+	if err != nil {
+		s.log.Warn("requests to end a run arrive with heartbeats only", "error", err)
+		return func() {}
+	}
+	return func() { _ = sub.Unsubscribe() }
 }
 
 // drain lets handlers end, then stops them.

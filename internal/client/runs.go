@@ -60,6 +60,9 @@ func (d *Database) CancelRun(ctx context.Context, id uuid.UUID, reason string) (
 	case a.Err != nil:
 		return Cancelled{}, a.Err
 	}
+	if !a.Run.State.Terminal() {
+		d.wake.cancelled(id)
+	}
 	return Cancelled{RunID: id, State: a.Run.State, Repeat: a.Repeat}, nil
 }
 

@@ -4,20 +4,40 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/daybookhq/daybook/internal/natsjs"
 )
 
-// waker tells engines that runs came due, so that they start at once and not
-// with the next poll. It is a courtesy: whatever goes wrong goes unsaid.
+// waker tells engines that runs came due and workers that runs were asked to
+// end, so that they need not find out by asking. It is a courtesy: whatever goes wrong goes unsaid.
 type waker struct{ url, creds string }
 
 // wakeTimeout bounds what the courtesy may cost a command.
 const wakeTimeout = 300 * time.Millisecond
 
 func (w waker) queues(queues ...string) {
-	if w.url == "" || len(queues) == 0 {
+	if len(queues) == 0 {
+		return
+	}
+	w.hint(func(hint *natsjs.Waker) {
+		seen := map[string]bool{}
+		for _, q := range queues {
+			if !seen[q] {
+				seen[q] = true
+				hint.Wake(q)
+			}
+		}
+	})
+}
+
+func (w waker) cancelled(run uuid.UUID) {
+	w.hint(func(hint *natsjs.Waker) { hint.Cancelled(run) })
+}
+
+func (w waker) hint(say func(*natsjs.Waker)) {
+	if w.url == "" {
 		return
 	}
 	nc, err := natsjs.Connect(natsjs.ConnectOptions{
@@ -30,12 +50,6 @@ func (w waker) queues(queues ...string) {
 	defer nc.Close()
 	hint := natsjs.NewWaker(nc)
 	defer hint.Close()
-	seen := map[string]bool{}
-	for _, q := range queues {
-		if !seen[q] {
-			seen[q] = true
-			hint.Wake(q)
-		}
-	}
+	say(hint)
 	_ = nc.FlushTimeout(wakeTimeout)
 }

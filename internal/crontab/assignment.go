@@ -98,7 +98,7 @@ func (p *parser) assign(l line, name, value string) {
 	switch name {
 	case "MAILTO":
 		if value != "" {
-			p.problem(l, Warning, "no mail is sent: output is kept with each run, and alerts tell of failures")
+			p.problem(l, Warning, "no mail is sent: what a run prints is kept with it ('daybook run output'), and 'daybook run list --state failed' lists what went wrong")
 		}
 	case "CRON_TZ":
 		p.setZone(l, value)

@@ -24,6 +24,8 @@ type claimer struct {
 	turn    int // rotates which lane goes first
 	log     *slog.Logger
 	metrics *metrics
+
+	cancelled func(runs ...uuid.UUID) // they were asked to end
 }
 
 const (
@@ -125,5 +127,8 @@ func (c *claimer) replace(ctx context.Context, runs []uuid.UUID) error {
 		commands[i] = eventstore.Command{RunID: id, Do: domain.CancelRun{Reason: "replaced by a later instant of the job"}}
 	}
 	_, err := c.store.Execute(ctx, commands)
+	if err == nil {
+		c.cancelled(runs...)
+	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -115,6 +116,9 @@ func (e *Engine) Due(queue string) {
 	e.waker.Wake(queue)
 }
 
+// Cancelled tells the workers that runs were asked to end.
+func (e *Engine) Cancelled(runs ...uuid.UUID) { e.waker.Cancelled(runs...) }
+
 // JobsChanged tells this engine that instants may have come due or moved.
 func (e *Engine) JobsChanged() { poke(e.wakeFires) }
 
@@ -205,7 +209,7 @@ func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 	m := &materializer{store: e.c.Store, batch: materializeBatch, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("materializer", e.wakeFires, m.Step)
 	c := &claimer{store: e.c.Store, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
-		engines: func() int { return int(e.live.Load()) }, lanes: map[eventstore.WorkerLane]*eventstore.Lane{}, log: e.c.Logger, metrics: e.metrics}
+		engines: func() int { return int(e.live.Load()) }, lanes: map[eventstore.WorkerLane]*eventstore.Lane{}, cancelled: e.Cancelled, log: e.c.Logger, metrics: e.metrics}
 	start("claimer", e.wakeClaims, c.Step)
 	r := &reaper{store: e.c.Store, batch: reapBatch, every: ReapInterval, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("reaper", nil, r.Step)

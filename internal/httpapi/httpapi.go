@@ -18,6 +18,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -35,8 +36,9 @@ type Worker interface {
 
 // Waker is told that there is something to do.
 type Waker interface {
-	Due(queue string) // runs of the queue may have come due
-	JobsChanged()     // instants may have come due or moved
+	Due(queue string)            // runs of the queue may have come due
+	JobsChanged()                // instants may have come due or moved
+	Cancelled(runs ...uuid.UUID) // they were asked to end
 }
 
 // Config says what is served. Without a Store that is health and metrics only.

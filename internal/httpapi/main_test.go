@@ -48,12 +48,20 @@ type woken struct {
 	mu     sync.Mutex
 	queues []string
 	jobs   int
+
+	cancelled []uuid.UUID
 }
 
 func (w *woken) Due(queue string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queues = append(w.queues, queue)
+}
+
+func (w *woken) Cancelled(runs ...uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancelled = append(w.cancelled, runs...)
 }
 
 func (w *woken) JobsChanged() {
@@ -204,8 +212,8 @@ func (s *site) run(job string) uuid.UUID {
 	return got.RunID
 }
 
-// finish has a worker carry out what waits in the lane, over the worker protocol.
-func (s *site) finish(queue, kind string) {
+// start has a worker begin what waits in the lane, over the worker protocol.
+func (s *site) start(queue, kind string) (claims []string) {
 	s.t.Helper()
 	got, err := s.store.Claim(s.t.Context(), eventstore.ClaimRequest{Lane: eventstore.NewLane(queue, kind), Limit: 100, Lease: time.Minute}, nowhere{})
 	if err != nil {
@@ -214,6 +222,15 @@ func (s *site) finish(queue, kind string) {
 	for _, r := range got.Runs {
 		claim := `"run_id": "` + r.ID.String() + `", "claim_id": "` + r.ClaimID.String() + `"`
 		s.want(http.StatusOK, "POST", "/v1/work/start", `{"worker_id": "w-1", "items": [{`+claim+`, "token": "`+uuid.NewString()+`"}]}`)
+		claims = append(claims, claim)
+	}
+	return claims
+}
+
+// finish has a worker carry out what waits in the lane.
+func (s *site) finish(queue, kind string) {
+	s.t.Helper()
+	for _, claim := range s.start(queue, kind) {
 		done := s.want(http.StatusOK, "POST", "/v1/work/complete", `{"items": [{`+claim+`, "result": {"n": 12345678901234567890}}]}`)
 		if !strings.Contains(string(done.body), `"recorded"`) {
 			s.t.Fatalf("complete: %s", done.body)

@@ -171,6 +171,9 @@ func (a *api) cancelRun(ctx context.Context, in *struct {
 	case got.Err != nil:
 		return nil, got.Err
 	}
+	if !got.Run.State.Terminal() && a.Wake != nil {
+		a.Wake.Cancelled(in.ID)
+	}
 	return &cancelledOutput{client.Cancelled{RunID: in.ID, State: got.Run.State, Repeat: got.Repeat}}, nil
 }
 

@@ -87,6 +87,9 @@ func TestCancel(t *testing.T) {
 	path := "/v1/runs/" + s.run("report").String()
 	var got client.Cancelled
 	s.want(http.StatusOK, "POST", path+"/cancel", `{"reason": "not needed"}`).into(t, &got)
+	if len(s.woken.cancelled) != 0 {
+		t.Errorf("workers were told of a run that none of them had: %v", s.woken.cancelled)
+	}
 	if got.State != domain.Cancelled || got.Repeat {
 		t.Errorf("%+v", got)
 	}
@@ -94,6 +97,12 @@ func TestCancel(t *testing.T) {
 	s.want(http.StatusOK, "GET", path, "").into(t, &run)
 	if run.Reason != "not needed" {
 		t.Errorf("reason %q", run.Reason)
+	}
+	started := s.run("report")
+	s.start("default", "noop")
+	s.want(http.StatusOK, "POST", "/v1/runs/"+started.String()+"/cancel", "").into(t, &got)
+	if got.State != domain.Running || !slices.Equal(s.woken.cancelled, []uuid.UUID{started}) {
+		t.Errorf("cancelled while it runs: %+v; workers were told of %v", got, s.woken.cancelled)
 	}
 	unknown := "/v1/runs/" + uuid.Must(uuid.NewV7()).String()
 	for _, what := range []string{"", "/events", "/output"} {

@@ -1,7 +1,9 @@
 package natsjs
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +19,9 @@ const wakeInterval = time.Millisecond
 
 // maxWakeQueues bounds the memory for queues: beyond it, idle ones are forgotten, which costs a coalescing at most.
 const maxWakeQueues = 1024
+
+// maxHinted keeps a hint far below what NATS carries in a message.
+const maxHinted = 1000
 
 // Waker tells the other engine replicas over core NATS that a queue has work. A wake-up is a hint: it may be lost,
 // and whoever waits for one polls as well.
@@ -66,6 +71,18 @@ func (w *Waker) Wake(queue string) {
 		return
 	}
 	w.send(queue, s)
+}
+
+// Cancelled tells workers that the runs were asked to end, so that they need not find out with their next heartbeat.
+// Like a wake-up, it is lost if it cannot be sent.
+func (w *Waker) Cancelled(runs ...uuid.UUID) {
+	for part := range slices.Chunk(runs, maxHinted) {
+		body, err := json.Marshal(protocol.CancelHint{RunIDs: part})
+		if err != nil {
+			return // ids can always be written
+		}
+		_ = w.nc.Publish(protocol.CancelSubject, body)
+	}
 }
 
 func (w *Waker) fire(queue string, s *wakeState) {

@@ -35,7 +35,8 @@
 //     the local deadline of the run. When it passes, stop the work and send nothing more for the run.
 //  6. Renew by heartbeat at a third of the lease, all runs in one request. After one renewal without an answer use the other
 //     transport. A refused heartbeat: stop the work, send nothing more for the run. cancel: true asks to stop the work
-//     and report how it ended; renew until it has ended.
+//     and report how it ended; renew until it has ended. A CancelHint on CancelSubject that names a run in hand is a reason
+//     to renew its lease at once; whether to stop is still for the answer to say.
 //  7. Stop the work when deadline (what remains of the timeout) has passed since the start request was sent.
 //  8. Execute, then report, then acknowledge. complete, fail and snooze are repeated as in rule 4 until the lease is over.
 //     recorded, unchanged and failed are final, and so is every refusal.

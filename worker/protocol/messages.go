@@ -89,6 +89,12 @@ type HeartbeatItem struct {
 	Message  string    `json:"message,omitempty"`
 }
 
+// CancelHint says that the runs were asked to end. It may be lost, be late or be made up: a worker that has one of them
+// renews its lease now instead of later, and the answer says whether to stop.
+type CancelHint struct {
+	RunIDs []uuid.UUID `json:"run_ids"`
+}
+
 // HeartbeatResult has no status when the lease was renewed. Cancel asks the worker to stop the run; the claim stays
 // until the worker reports an end.
 type HeartbeatResult struct {

@@ -29,6 +29,9 @@ const (
 	wakePrefix     = "daybook.v1.wake."
 )
 
+// CancelSubject is the core NATS subject that carries a CancelHint to every worker.
+const CancelSubject = "daybook.v1.cancel"
+
 // RPCQueueGroup is the queue group in which engine replicas subscribe to RPC subjects, so that one of them answers.
 const RPCQueueGroup = "daybook-rpc"
 
