@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"text/tabwriter"
 
@@ -17,12 +19,14 @@ type benchFlags struct {
 	format format
 	dir    string
 	server string
+	pprof  string
 }
 
 func (b *benchFlags) add(cmd *cobra.Command) {
 	outputFlag(cmd, &b.format, asTable)
 	cmd.Flags().StringVar(&b.dir, "dir", "", "where the private PostgreSQL and the broker keep their files meanwhile (default: the directory for temporary files)")
 	cmd.Flags().StringVar(&b.server, "postgres", "", "measure on this PostgreSQL, in databases of their own: a superuser's URL; daybook_engine must be able to log in")
+	cmd.Flags().StringVar(&b.pprof, "profiles", "", "directory to write processor profiles of engine, broker and worker to (for go tool pprof)")
 }
 
 // options also gives what takes the last progress line away.
@@ -32,7 +36,12 @@ func (b *benchFlags) options(a *app, slots int) (bench.Options, func(), error) {
 		return bench.Options{}, nil, err
 	}
 	p := a.progress()
-	return bench.Options{Exe: exe, Dir: b.dir, Server: b.server, Slots: slots, Say: p.say}, p.done, nil
+	if b.pprof != "" {
+		if b.pprof, err = filepath.Abs(b.pprof); err == nil {
+			err = os.MkdirAll(b.pprof, 0o755)
+		}
+	}
+	return bench.Options{Exe: exe, Dir: b.dir, Server: b.server, Profiles: b.pprof, Slots: slots, Say: p.say}, p.done, err
 }
 
 func newBench(a *app) *cobra.Command {
@@ -45,8 +54,7 @@ what is measured is what serves.
 
 Each row carries the processor time of every part a run. A rate depends on what else the
 machine does meanwhile; the time a run costs hardly does.`,
-		Example: `  daybook bench drain
-  daybook bench drain --help`,
+		Example: `  daybook bench drain`,
 	}
 	return group(cmd, newBenchDrain(a), newBenchPart(a))
 }
@@ -118,8 +126,20 @@ func (a *app) writeBench(f format, rep bench.Report) error {
 // standard input, so that nothing outlives the measurement.
 func newBenchPart(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "part", Hidden: true, Short: "A process of a measurement"}
-	var dir, url string
+	var dir, url, profile string
 	slots := 0
+	cmd.PersistentFlags().StringVar(&profile, "profile", "", "file for a processor profile")
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if profile == "" {
+			return nil
+		}
+		f, err := os.Create(profile)
+		if err != nil {
+			return err
+		}
+		return pprof.StartCPUProfile(f)
+	}
+	cmd.PersistentPostRun = func(*cobra.Command, []string) { pprof.StopCPUProfile() }
 	broker := &cobra.Command{Use: "broker", Args: takes(), RunE: func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := a.whileFed(cmd.Context())
 		defer stop()

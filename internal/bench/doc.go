@@ -23,11 +23,12 @@ const (
 
 // Options are what all measurements share.
 type Options struct {
-	Exe    string // this program; it is run again for engine, broker and worker
-	Dir    string // where a private PostgreSQL and the broker keep their files; empty: a directory for temporary files
-	Server string // a superuser's connection string of a PostgreSQL to measure on; empty: a private one
-	Slots  int    // of the worker
-	Say    func(format string, args ...any)
+	Exe      string // this program; it is run again for engine, broker and worker
+	Dir      string // where a private PostgreSQL and the broker keep their files; empty: a directory for temporary files
+	Server   string // a superuser's connection string of a PostgreSQL to measure on; empty: a private one
+	Slots    int    // of the worker
+	Profiles string // directory for processor profiles of the parts; empty: none
+	Say      func(format string, args ...any)
 }
 
 // Report is what a measurement found. The figures of its first result stand at

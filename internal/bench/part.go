@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -35,6 +36,9 @@ func (l *lab) launch(name string, env []string, args ...string) (*part, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
+	if l.o.Profiles != "" {
+		args = slices.Insert(args, 3, "--profile", filepath.Join(l.o.Profiles, name+".pprof"))
+	}
 	p.cmd = exec.Command(l.o.Exe, args...)
 	p.cmd.Env, p.cmd.Stderr = append(environment(), env...), log
 	out, err := p.cmd.StdoutPipe()
