@@ -70,6 +70,14 @@ fuzz: ## Fuzz every target for FUZZTIME (10s)
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null; \
 	done
 
+.PHONY: bench
+bench: build ## Measure this machine: drain (ARGS="latency" and the like for others)
+	@exec bin/daybook bench $(or $(ARGS),drain)
+
+.PHONY: bench-peers
+bench-peers: build ## Drain the same work through other job queues beside Daybook (ARGS="--rounds 5")
+	@cd bench/peers && exec go run . --daybook ../../bin/daybook $(ARGS)
+
 .PHONY: clean
 clean: ## Remove what was built
 	@rm -rf bin

@@ -104,7 +104,10 @@ last outcome is recorded. Variants: plain (no feed, no projections), feed, proje
 
 // writeBench writes figures as JSON, or as a table with the conditions above it.
 func (a *app) writeBench(f format, rep bench.Report) error {
-	if !f.people() {
+	switch {
+	case f == asLines:
+		return a.writeLine(rep)
+	case !f.people():
 		return a.writePlainJSON(rep)
 	}
 	fmt.Fprintln(a.out, rep.Machine.Line())

@@ -18,9 +18,7 @@ func (r *rig) read(ctx context.Context) (m reading, err error) {
 		return m, err
 	}
 	m.at, m.busy = time.Now(), busy()
-	if r.postmaster != 0 {
-		m.database = processor(family(r.postmaster)...)
-	}
+	m.database = ServerTime(r.postmaster)
 	m.engine, m.broker = processor(r.engine.pid()), processor(r.broker.pid())
 	if r.worker != nil {
 		m.worker = processor(r.worker.pid())

@@ -57,13 +57,7 @@ func openLab(ctx context.Context, o Options) (l *lab, err error) {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	var backend int
-	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
-		return nil, err
-	}
-	if pid, name := parentOf(backend); name == "postgres" || name == "postmaster" {
-		l.postmaster = pid
-	}
+	l.postmaster = Postmaster(ctx, c)
 	l.Machine, l.settings, err = describe(ctx, c)
 	return l, err
 }
