@@ -3,6 +3,7 @@
 package crashtest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/crashpoint"
@@ -31,9 +34,14 @@ type cluster struct {
 	nats    *broker
 	ports   []int // of the engines
 	engines []*process
-	workers []*process
+	workers []*process // replicas of the built-in one, then as many with a witness
+	seen    *witnesses
 	store   *eventstore.Store
+	admin   *pgxpool.Pool
+	asker   *asker
+	reader  *reader
 	faults  []judge.Fault
+	healed  time.Time // when the last one was over
 }
 
 const replicas = 2
@@ -43,9 +51,13 @@ func newCluster(t *testing.T, r *rand.Rand) *cluster {
 	dir := shortDir(t)
 	c := &cluster{t: t, r: r, dir: dir, pg: pgtest.Durable(t, nil)}
 	c.work = newWorkload(t, setting(t, jobsVar, 60), filepath.Join(dir, "journal"))
+	c.seen = &witnesses{dir: dir}
+	c.work.watch(t, c.seen)
 	c.db = c.pg.New(t)
+	c.admin = c.db.Pool(t, "")
+	watchOutbox(t, c.admin)
 	c.nats = startBroker(t, dir)
-	c.engines, c.workers = make([]*process, replicas), make([]*process, replicas)
+	c.engines, c.workers = make([]*process, replicas), make([]*process, 2*replicas)
 	for i := range replicas {
 		c.ports = append(c.ports, freePort(t))
 		c.startEngine(i)
@@ -53,9 +65,74 @@ func newCluster(t *testing.T, r *rand.Rand) *cluster {
 	for i := range replicas {
 		awaitReady(t, c.engines[i], httpURL(c.ports[i]))
 		c.startWorker(i)
+		c.startWorker(replicas + i)
 	}
 	c.store = openStore(t, c.db.DSNFor("daybook_engine"))
 	return c
+}
+
+// begin sets everything going.
+func (c *cluster) begin() {
+	c.t.Helper()
+	c.work.apply(c.t, c.store)
+	c.reader = startReading(c.store)
+	var urls []string
+	for _, p := range c.ports {
+		urls = append(urls, httpURL(p))
+	}
+	c.asker = startAsking(c.r.Uint64(), asked, urls)
+	c.work.await(c.t, c.processes()...)
+}
+
+// end stops everything, and tells what there was.
+func (c *cluster) end(s judge.Settings) judge.History {
+	c.t.Helper()
+	requests := c.asker.end()
+	c.work.pause(c.t, c.store)
+	left := drain(c.t, c.store, c.processes()...)
+	c.leftovers(left)
+	h := collect(c.t, c.store, c.work, c.faults, left)
+	h.Settings, h.Asked, h.Tail = s, requests, c.reader.end()
+	h.Settings.Healed = c.healed
+	readDispatches(c.t, c.admin, &h)
+	if !slices.ContainsFunc(c.faults, func(f judge.Fault) bool { return losesEvents[f.Kind] }) {
+		h.Feed = readFeed(c.t, c.nats.url(), len(h.Events))
+	}
+	c.store.Close()
+	c.admin.Close()
+	for _, p := range append(append([]*process{}, c.workers...), c.engines...) {
+		p.stop(patience)
+	}
+	c.nats.stop(patience)
+	if err := c.seen.read(&h); err != nil {
+		c.t.Fatal(err)
+	}
+	return h
+}
+
+// losesEvents are the faults that take the published events along.
+var losesEvents = map[string]bool{"nats wiped": true}
+
+// leftovers counts what is left in the broker and of transactions. Both have a
+// while: messages go with their leases, and a transaction may be under way.
+func (c *cluster) leftovers(left map[string]int) {
+	c.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		open := 0
+		err := c.admin.QueryRow(c.t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND state LIKE 'idle in transaction%' AND clock_timestamp() - xact_start > interval '2 s'`).Scan(&open)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		messages, pending, err := undelivered(c.nats.url())
+		left[judge.OpenTransactions], left["messages to workers"], left["unacknowledged messages"] = open, messages, pending
+		if err == nil && open+messages+pending == 0 || time.Now().After(deadline) {
+			if err != nil {
+				c.t.Error(err)
+			}
+			return
+		}
+	}
 }
 
 func (c *cluster) startEngine(i int, env ...string) {
@@ -69,8 +146,21 @@ func (c *cluster) startEngine(i int, env ...string) {
 // others through NATS.
 func (c *cluster) startWorker(i int) {
 	c.t.Helper()
+	if i >= replicas {
+		n := i - replicas
+		c.workers[i] = c.seen.launch(c.t, fmt.Sprintf("witness-%d", n), c.nats.url(), httpURL(c.ports[n]), 16)
+		return
+	}
 	env := []string{"NATS_URL=" + c.nats.url(), "DAYBOOK_URL=" + httpURL(c.ports[i])}
 	c.workers[i] = launch(c.t, c.dir, fmt.Sprintf("worker-%d", i), binary, env, "worker", "--allow-exec", "--slots", "16")
+}
+
+// logs are the files that the processes wrote.
+func (c *cluster) logs() (names []string) {
+	for _, p := range c.processes() {
+		names = append(names, p.log)
+	}
+	return names
 }
 
 func (c *cluster) processes() []*process {
@@ -111,18 +201,18 @@ var clusterFaults = map[string]func(*cluster){
 		c.startEngine(i)
 	},
 	"worker killed": func(c *cluster) {
-		i := c.r.IntN(replicas)
+		i := c.r.IntN(len(c.workers))
 		c.workers[i].kill(syscall.SIGKILL)
 		c.rest()
 		c.startWorker(i)
 	},
 	"worker stopped": func(c *cluster) {
-		i := c.r.IntN(replicas)
+		i := c.r.IntN(len(c.workers))
 		c.workers[i].stop(patience)
 		c.startWorker(i)
 	},
 	"worker frozen": func(c *cluster) { // for longer than its leases
-		p := c.workers[c.r.IntN(replicas)]
+		p := c.workers[c.r.IntN(len(c.workers))]
 		p.signal(syscall.SIGSTOP)
 		time.Sleep(between(c.r, 10*time.Second, 12*time.Second))
 		p.signal(syscall.SIGCONT)
@@ -175,6 +265,7 @@ var clusterFaults = map[string]func(*cluster){
 		for i := range replicas {
 			c.startEngine(i)
 			c.startWorker(i)
+			c.startWorker(replicas + i)
 		}
 	},
 }
@@ -201,17 +292,29 @@ func (c *cluster) rest() { time.Sleep(between(c.r, 0, 3*time.Second)) }
 func (c *cluster) fault(kinds ...string) {
 	c.t.Helper()
 	from := time.Now()
-	for _, kind := range kinds {
-		c.t.Logf("%s", kind)
+	strikes := make([]int, len(kinds))
+	for i, kind := range kinds {
+		strikes[i] = c.inHand()
+		c.t.Logf("%s, with %d runs in hand", kind, strikes[i])
 		clusterFaults[kind](c)
 	}
+	c.healed = time.Now()
 	for i, e := range c.engines {
 		awaitReady(c.t, e, httpURL(c.ports[i]))
 	}
 	c.work.await(c.t, c.processes()...)
-	for _, kind := range kinds {
-		c.faults = append(c.faults, judge.Fault{Kind: kind, Window: judge.Window{From: from, Until: time.Now()}})
+	for i, kind := range kinds {
+		c.faults = append(c.faults, judge.Fault{Kind: kind, Window: judge.Window{From: from, Until: time.Now()}, Stalls: strings.HasSuffix(kind, "frozen"), Strikes: strikes[i]})
 	}
+}
+
+// inHand is how many runs a fault is about to meet; none if the database is away
+// already.
+func (c *cluster) inHand() (n int) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+	defer cancel()
+	_ = c.admin.QueryRow(ctx, "SELECT count(*) FROM claims").Scan(&n)
+	return n
 }
 
 // clusterSample is what is done by default, and what the long run begins with.
@@ -223,8 +326,7 @@ func TestClusterKilled(t *testing.T) {
 	r := newRand(t)
 	c := newCluster(t, r)
 	log := follow(t, filepath.Join(c.pg.Dir(), "log"))
-	c.work.apply(t, c.store)
-	c.work.await(t, c.processes()...)
+	c.begin()
 	time.Sleep(calm)
 
 	rounds := setting(t, roundsVar, len(clusterSample))
@@ -240,17 +342,8 @@ func TestClusterKilled(t *testing.T) {
 			c.fault(all[i%len(all)])
 		}
 	}
-	c.work.pause(t, c.store)
-	left := drain(t, c.store, c.processes()...)
-	h := collect(t, c.store, c.work, c.faults, left)
-	if !slices.ContainsFunc(c.faults, func(f judge.Fault) bool { return f.Kind == "nats wiped" }) { // which takes the events along
-		h.Feed = readFeed(t, c.nats.url(), len(h.Events))
-	}
-	c.store.Close()
-	for _, p := range append(append([]*process{}, c.workers...), c.engines...) {
-		p.stop(patience)
-	}
-	c.nats.stop(patience)
+	h := c.end(settings(t.Name(), 0))
+	save(t, c.dir, h, c.logs()...)
 	pass(t, h)
 	for _, p := range c.processes() {
 		checkLog(t, p)

@@ -4,5 +4,8 @@
 //
 // The sample that runs by default kills a few times. DAYBOOK_CRASH_ROUNDS makes
 // it longer, DAYBOOK_CRASH_JOBS wider, and DAYBOOK_CRASH_SEED repeats the choices of
-// an earlier run.
+// an earlier run. DAYBOOK_CRASH_SAVE names a folder to save the histories in, which
+// can be judged again:
+//
+//	go run ./internal/tools/judge DIR
 package crashtest

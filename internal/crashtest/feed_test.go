@@ -3,6 +3,7 @@
 package crashtest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,6 +58,31 @@ func readFeed(t *testing.T, url string, events int) []judge.Published {
 		}
 	}
 	return all
+}
+
+// undelivered counts the messages that lie in the dispatch stream, and those of
+// them that some worker has.
+func undelivered(url string) (messages, pending int, err error) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	s, err := js.Stream(ctx, protocol.DispatchStream)
+	if err != nil {
+		return 0, 0, err
+	}
+	consumers := s.ListConsumers(ctx)
+	for c := range consumers.Info() {
+		pending += c.NumAckPending
+	}
+	return int(s.CachedInfo().State.Msgs), pending, consumers.Err()
 }
 
 // published reads what a consumer is told to rely on: id and type.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func look(s *eventstore.Store) (state, error) {
 	st := state{left: map[string]int{}}
 	b := &pgx.Batch{}
 	b.Queue("SELECT last_value FROM event_position").QueryRow(func(r pgx.Row) error { return r.Scan(&st.position) })
-	b.Queue("SELECT (SELECT count(*) FROM run_slots) - (SELECT count(*) FROM run_summaries WHERE state IN ('succeeded', 'failed', 'cancelled', 'skipped'))").
+	b.Queue("SELECT (SELECT count(*) FROM run_slots) + (SELECT count(*) FROM run_keys) - (SELECT count(*) FROM run_summaries WHERE state IN ('succeeded', 'failed', 'cancelled', 'skipped'))").
 		QueryRow(func(r pgx.Row) error { return r.Scan(&st.running) })
 	for _, table := range mustBeEmpty {
 		b.Queue("SELECT count(*) FROM " + table).QueryRow(func(r pgx.Row) error {
@@ -142,6 +143,29 @@ func collect(t *testing.T, s *eventstore.Store, w *workload, faults []judge.Faul
 	return h
 }
 
+// save keeps the history and the logs where it was asked for, or where the test
+// leaves what it made if it fails.
+func save(t *testing.T, dir string, h judge.History, logs ...string) string {
+	t.Helper()
+	to := filepath.Join(dir, "history")
+	if v := os.Getenv(saveVar); v != "" {
+		to = filepath.Join(v, h.Settings.Name)
+	}
+	if err := h.Save(to); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range logs {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // it had nothing to say
+		}
+		if err := os.WriteFile(filepath.Join(to, filepath.Base(name)), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
 // pass gives the verdict.
 func pass(t *testing.T, h judge.History) {
 	t.Helper()
@@ -174,5 +198,9 @@ func (w *workload) await(t *testing.T, procs ...*process) {
 	for _, name := range w.journals {
 		before := size(name)
 		await(t, "commands run", procs, func() (bool, string) { return size(name) > before, name + " does not grow" })
+	}
+	if w.seen != nil {
+		before := w.seen.size()
+		await(t, "witnesses work", procs, func() (bool, string) { return w.seen.size() > before, "they note nothing" })
 	}
 }

@@ -11,12 +11,20 @@ import (
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
+	"github.com/daybookhq/daybook/internal/engine"
 	"github.com/daybookhq/daybook/internal/executor"
 )
 
 // leases are short enough that a test can wait for them, and long enough for a
 // machine that is busy with other things.
 const leases = "publish=2s,queue_wait=2s,ack_wait=1s,max_deliver=3,execution=3s,complete=3s,dispatch_lease=8s,execution_lease=8s"
+
+// settings are the same for the judge, and how long things may take: the machine
+// may be busy with other tests.
+func settings(name string, seed int) judge.Settings {
+	return judge.Settings{Name: name, Seed: seed, DispatchLease: 8 * time.Second, ExecutionLease: 8 * time.Second, MaxDeliver: 3,
+		Reap: engine.ReapInterval, Margin: 30 * time.Second, Late: 30 * time.Second}
+}
 
 // endless is more attempts than there are faults: such a run succeeds in the end.
 const endless = 1000
@@ -27,6 +35,40 @@ type workload struct {
 	jobs     []judge.Job
 	specs    []domain.JobSpec
 	journals []string // files that the commands write to
+	seen     *witnesses
+}
+
+// asked is the job of which clients ask for runs.
+const asked = "on-request"
+
+// watch has every third job executed by workers with a witness, and adds one whose
+// runs are asked for.
+func (w *workload) watch(t *testing.T, seen *witnesses) {
+	t.Helper()
+	w.seen = seen
+	for i := range w.jobs {
+		if i%10 >= 6 && i%10 <= 8 {
+			millis := []int{0, 600, 1500}[i%10-6]
+			w.witnessed(t, i, fmt.Sprintf(`{"millis":%d}`, millis))
+		}
+	}
+	j := judge.Job{ID: domain.JobID(asked), Name: asked, MaxAttempts: endless, Overlap: domain.OverlapAllow}
+	w.jobs = append(w.jobs, j)
+	w.specs = append(w.specs, spec(t, j, domain.DefaultQueue, "true"))
+	w.witnessed(t, len(w.jobs)-1, "")
+}
+
+func (w *workload) witnessed(t *testing.T, i int, args string) {
+	t.Helper()
+	w.jobs[i].Queue, w.jobs[i].Kind = domain.DefaultQueue, judge.WitnessKind
+	s := &w.specs[i]
+	s.Kind, s.Target = judge.WitnessKind, nil
+	if args != "" {
+		s.Args = json.RawMessage(args)
+	}
+	for _, problem := range s.Validate() {
+		t.Fatalf("job %s: %v", s.Name, problem)
+	}
 }
 
 // outside is the queue of the jobs that write to the second journal, if there is
@@ -76,13 +118,16 @@ func spec(t *testing.T, j judge.Job, queue, command string) domain.JobSpec {
 		t.Fatal(err)
 	}
 	s := domain.JobSpec{
-		Name: j.Name, Schedules: []string{"@every " + j.Every.String()}, TimeZone: domain.DefaultTimeZone, StartAt: &j.Anchor,
+		Name: j.Name, TimeZone: domain.DefaultTimeZone,
 		Queue: queue, Kind: domain.KindExec, Target: target, Timeout: domain.Duration(time.Minute),
 		Retry: domain.RetryPolicy{MaxAttempts: j.MaxAttempts, Initial: domain.Duration(200 * time.Millisecond),
 			Max: domain.Duration(2 * time.Second), Multiplier: 2},
 		Overlap: j.Overlap, Priority: domain.DefaultPriority,
 		// However long the system is down, it makes up for every instant.
 		Misfire: domain.MisfireAll, CatchupWindow: 0, MaxCatchup: 0,
+	}
+	if j.Every > 0 {
+		s.Schedules, s.StartAt = []string{"@every " + j.Every.String()}, &j.Anchor
 	}
 	if j.Limit > 0 {
 		s.Concurrency = &domain.Concurrency{Limit: j.Limit}

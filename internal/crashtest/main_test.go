@@ -26,11 +26,15 @@ const (
 	jobsVar   = "DAYBOOK_CRASH_JOBS"
 	seedVar   = "DAYBOOK_CRASH_SEED"
 	raceVar   = "DAYBOOK_CRASH_RACE" // build with the race detector
+	saveVar   = "DAYBOOK_CRASH_SAVE" // the folder that histories are saved in
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(natsVar); dir != "" {
 		os.Exit(serveNATS(dir))
+	}
+	if config, ok := isWitness(); ok {
+		os.Exit(serveWitness(config))
 	}
 	os.Exit(testMain(m))
 }
