@@ -19,12 +19,19 @@ type Cursor struct {
 	Prev     string `json:"prev,omitempty"`
 	Next     string `json:"next,omitempty"`
 	Position int64  `json:"position,omitempty"`
+
+	// What a snapshot does not see lies above its floor, transactions that it
+	// saw open left aside. What it sees lies no higher than its ceiling; a window
+	// with a ceiling is read slice by slice.
+	PrevFloor   int64 `json:"prev_floor,omitempty"`
+	NextFloor   int64 `json:"next_floor,omitempty"`
+	NextCeiling int64 `json:"next_ceiling,omitempty"`
 }
 
 // Validate reports a cursor that cannot have come from a reader. What it accepts
 // is at worst a wrong place.
 func (c Cursor) Validate() error {
-	if c.Era < 0 || c.Position < 0 || c.Next != "" && c.Prev == "" || c.Era > 0 && c.Prev == "" {
+	if c.Era < 0 || min(c.Position, c.PrevFloor, c.NextFloor, c.NextCeiling) < 0 || c.Next != "" && c.Prev == "" || c.Era > 0 && c.Prev == "" {
 		return errors.New("not a place in the log")
 	}
 	for _, s := range []string{c.Prev, c.Next} {
@@ -51,12 +58,13 @@ var snapshotText = regexp.MustCompile(`^[0-9]{1,20}:[0-9]{1,20}:([0-9]{1,20}(,[0
 //     version sees those before it.
 //
 // The second branch finds the stragglers, transactions that the first snapshot
-// saw open. Index: events_xid in both.
+// saw open. A window of more rows than $6 is only recognised here, see readSlice.
+// Index: events_xid in both.
 const readWindow = `
 WITH w AS MATERIALIZED (
-  SELECT $2::pg_snapshot AS prev, coalesce($3::pg_snapshot, pg_current_snapshot()) AS next)
-SELECT w.next::text, ` + recordedColumns + `
-  FROM w LEFT JOIN LATERAL (
+  SELECT $2::pg_snapshot AS prev, coalesce($3::pg_snapshot, pg_current_snapshot()) AS next),
+c AS MATERIALIZED (
+  SELECT x.* FROM w, LATERAL (
     SELECT x.* FROM events x
      WHERE x.era = $1 AND x.xid >= pg_snapshot_xmax(w.prev) AND x.xid < pg_snapshot_xmax(w.next)
        AND pg_visible_in_snapshot(x.xid, w.next) AND x.position > $4
@@ -64,30 +72,55 @@ SELECT w.next::text, ` + recordedColumns + `
     SELECT x.* FROM events x
      WHERE x.era = $1 AND x.xid = ANY (ARRAY (SELECT pg_snapshot_xip(w.prev)))
        AND pg_visible_in_snapshot(x.xid, w.next) AND x.position > $4
-    ORDER BY position LIMIT $5) e ON true
+    LIMIT $6) x),
+n AS MATERIALIZED (SELECT count(*) AS rows FROM c)
+SELECT w.next::text, n.rows, ` + recordedColumns + `
+  FROM w CROSS JOIN n LEFT JOIN LATERAL (SELECT * FROM c WHERE n.rows < $6 ORDER BY c.position LIMIT $5) e ON true
  ORDER BY e.position`
 
-// An era that is over has no more writers, and its xids mean nothing to today's
-// snapshots. What its last reader had is still told by its last snapshot: a
-// comparison of stored numbers. Index: events_xid.
-const readPastEra = `
+// sortedAtOnce is how many rows of a window are sorted for a page, or four pages'
+// worth if that is more. A window with more would be sorted again for each of its
+// pages, which takes the square of its length.
+const sortedAtOnce = 2000
+
+// readSlice reads a large window by ranges of positions. Its condition is that of
+// the window; in an era that is over it compares stored numbers, since that era
+// has no more writers and its xids mean nothing to today's snapshots.
+// Index: events_position, a few hundred rows of the heap for each range.
+const readSlice = `
 SELECT ` + recordedColumns + `
   FROM events e
- WHERE e.era = $1 AND e.xid >= pg_snapshot_xmin($2::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, $2::pg_snapshot)
-   AND ($3::pg_snapshot IS NULL OR pg_visible_in_snapshot(e.xid, $3::pg_snapshot)) AND e.position > $4
- ORDER BY e.position LIMIT $5`
+ WHERE e.era = $1 AND e.position > $2 AND e.position <= $3
+   AND NOT pg_visible_in_snapshot(e.xid, $4::pg_snapshot) AND ($5::pg_snapshot IS NULL OR pg_visible_in_snapshot(e.xid, $5::pg_snapshot))
+ ORDER BY e.position LIMIT $6`
 
-// Index: eras_pkey.
-const nextEra = `SELECT coalesce((SELECT min(era) FROM eras WHERE era > $1), 0)`
+// Index: events_xid.
+const firstStraggler = `
+SELECT coalesce(min(e.position), 0) FROM events e
+ WHERE e.era = $1 AND e.xid = ANY (ARRAY (SELECT pg_snapshot_xip($2::pg_snapshot)))
+   AND ($3::pg_snapshot IS NULL OR pg_visible_in_snapshot(e.xid, $3::pg_snapshot))`
+
+// Index: eras_pkey. The position is the last one of the era before.
+const nextEra = `SELECT era, position FROM eras WHERE era > $1 ORDER BY era LIMIT 1`
+
+// Index: none; the sequence is one row.
+const lastPosition = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM event_position`
 
 // emptySnapshot sees nothing: it is before the first transaction.
 const emptySnapshot = "1:1:"
+
+// era is a history of the log; that of number 0 is none.
+type era struct {
+	number   int
+	position int64 // the last one drawn before it
+}
 
 // Read returns up to limit events after the cursor, in commit-safe order: every
 // committed event is returned by some call, none twice, and the events of a
 // stream in the order of their versions. It never waits for a writer. Fewer
 // events than the limit mean that the reader was at the end; the returned cursor
-// is where to go on, also when there was nothing.
+// is where to go on, also when there was nothing. A page costs the same however
+// far from the end it is.
 func (s *Store) Read(ctx context.Context, c Cursor, limit int) ([]Recorded, Cursor, error) {
 	var out []Recorded
 	for {
@@ -96,7 +129,7 @@ func (s *Store) Read(ctx context.Context, c Cursor, limit int) ([]Recorded, Curs
 			if err != nil {
 				return nil, c, err
 			}
-			c = Cursor{Era: first, Prev: emptySnapshot}
+			c = Cursor{Era: first.number, Prev: emptySnapshot}
 		}
 		later, err := s.eraAfter(ctx, c.Era)
 		if err != nil {
@@ -115,70 +148,151 @@ func (s *Store) Read(ctx context.Context, c Cursor, limit int) ([]Recorded, Curs
 
 // readPage reads part of one window. It is done when the window was the present
 // and had no more.
-func (s *Store) readPage(ctx context.Context, c Cursor, later, limit int) (page []Recorded, next Cursor, done bool, err error) {
-	var upper *string
-	if c.Next != "" {
-		upper = &c.Next
-	}
-	if later != 0 {
-		page, err = s.scanPage(ctx, nil, readPastEra, c.Era, c.Prev, upper, c.Position, limit)
-	} else {
-		var until string
-		page, err = s.scanPage(ctx, &until, readWindow, c.Era, c.Prev, upper, c.Position, limit)
-		if upper == nil {
-			upper = &until
-		}
+func (s *Store) readPage(ctx context.Context, c Cursor, later era, limit int) (page []Recorded, next Cursor, done bool, err error) {
+	present, more := false, false
+	switch {
+	case c.NextCeiling != 0:
+	case later.number != 0:
+		err = s.beginSlices(ctx, &c, later.position)
+	default:
+		present = c.Next == ""
+		page, c, err = s.readProbed(ctx, c, limit)
+		more = len(page) == limit
 	}
 	if err != nil {
 		return nil, c, false, err
 	}
-	next = c
-	switch {
-	case len(page) == limit: // stay inside the window
-		next.Next, next.Position = deref(upper), page[len(page)-1].Position
-	case later == 0: // the window is finished
-		next.Prev, next.Next, next.Position = *upper, "", 0
-		done = c.Next == ""
-	case upper != nil: // the last window of a past era; what came after it follows
-		next.Prev, next.Next, next.Position = *upper, "", 0
-	default: // the past era is finished
-		next = Cursor{Era: later, Prev: emptySnapshot}
+	if c.NextCeiling != 0 {
+		if page, c, more, err = s.readSlices(ctx, c, limit); err != nil {
+			return nil, c, false, err
+		}
 	}
-	return page, next, done, nil
+	switch {
+	case more: // stay inside the window
+		return page, c, false, nil
+	case later.number != 0 && c.Next == "": // the past era is finished
+		return page, Cursor{Era: later.number, Prev: emptySnapshot}, false, nil
+	}
+	return page, Cursor{Era: c.Era, Prev: c.Next, PrevFloor: c.NextFloor}, present, nil
 }
 
-func (s *Store) scanPage(ctx context.Context, until *string, sql string, args ...any) ([]Recorded, error) {
-	rows, err := s.loops.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
+// readProbed reads a window that is small enough to be sorted. For another it
+// returns no rows but the window's ceiling.
+func (s *Store) readProbed(ctx context.Context, c Cursor, limit int) (page []Recorded, next Cursor, err error) {
+	var upper *string
+	if c.Next != "" {
+		upper = &c.Next
 	}
-	var page []Recorded
-	err = eachRow(rows, func(rows pgx.Rows) error {
-		if until == nil {
+	b := &pgx.Batch{}
+	if upper == nil {
+		b.Queue(lastPosition).QueryRow(func(row pgx.Row) error { // before the snapshot is taken
+			err := row.Scan(&c.NextFloor)
+			c.NextFloor = max(0, c.NextFloor-drawnEarly)
+			return err
+		})
+	}
+	var rows int
+	most := max(4*limit, s.sorted)
+	b.Queue(readWindow, c.Era, c.Prev, upper, c.Position, limit, most).Query(func(found pgx.Rows) error {
+		return eachRow(found, func(found pgx.Rows) error {
+			if found.RawValues()[2] == nil { // only the window's end came
+				return found.Scan(append([]any{&c.Next, &rows}, make([]any, 12)...)...)
+			}
+			r, err := scanWindowed(found, &c.Next, &rows)
+			page = append(page, r)
+			return err
+		})
+	})
+	if err := s.loops.SendBatch(ctx, b).Close(); err != nil {
+		return nil, c, err
+	}
+	if rows < most {
+		if len(page) > 0 {
+			c.Position = page[len(page)-1].Position
+		}
+		return page, c, nil
+	}
+	var last int64 // after the snapshot was taken
+	if err := s.loops.QueryRow(ctx, lastPosition).Scan(&last); err != nil {
+		return nil, c, err
+	}
+	err = s.beginSlices(ctx, &c, last)
+	return nil, c, err
+}
+
+// drawnEarly allows for positions that a transaction drew before it had an xid.
+// Writers lock or write something else first, so there should be none.
+const drawnEarly = 1000
+
+// beginSlices finds out where the window begins that ends at the position.
+func (s *Store) beginSlices(ctx context.Context, c *Cursor, last int64) error {
+	if _, err := s.loops.Exec(ctx, "SELECT daybook_summarize_events()"); err != nil && ctx.Err() == nil { // slices are slow without, not wrong
+		s.log.WarnContext(ctx, "index of positions is not brought up to date", "error", err)
+	}
+	var upper *string
+	if c.Next != "" {
+		upper = &c.Next
+	}
+	var straggler int64
+	if err := s.loops.QueryRow(ctx, firstStraggler, c.Era, c.Prev, upper).Scan(&straggler); err != nil {
+		return err
+	}
+	begin := c.PrevFloor
+	if straggler != 0 {
+		begin = min(begin, straggler-1)
+	}
+	c.Position, c.NextCeiling = max(c.Position, begin), last
+	return nil
+}
+
+// readSlices reads a page of a window that has a ceiling. There may be more
+// unless it came to that.
+func (s *Store) readSlices(ctx context.Context, c Cursor, limit int) (page []Recorded, next Cursor, more bool, err error) {
+	const widest = 1 << 16
+	var upper *string
+	if c.Next != "" {
+		upper = &c.Next
+	}
+	for span := int64(2 * limit); c.Position < c.NextCeiling; {
+		end := min(c.Position+span, c.NextCeiling)
+		want := limit - len(page)
+		rows, err := s.loops.Query(ctx, readSlice, c.Era, c.Position, end, c.Prev, upper, want)
+		if err != nil {
+			return nil, c, false, err
+		}
+		found := len(page)
+		err = eachRow(rows, func(rows pgx.Rows) error {
 			r, err := scanRecorded(rows)
 			page = append(page, r)
 			return err
+		})
+		if err != nil {
+			return nil, c, false, err
 		}
-		if rows.RawValues()[1] == nil { // the window is empty: only its end came
-			return rows.Scan(append([]any{until}, make([]any, 12)...)...)
+		found = len(page) - found
+		if found == want {
+			c.Position = page[len(page)-1].Position
+			return page, c, true, nil
 		}
-		r, err := scanWindowed(rows, until)
-		page = append(page, r)
-		return err
-	})
-	return page, err
+		c.Position = end
+		if int64(found) < span/4 { // gaps, or events that are in no window of this reader
+			span = min(4*span, widest)
+		}
+	}
+	return page, c, false, nil
 }
 
-func scanWindowed(rows pgx.Rows, until *string) (Recorded, error) {
+func scanWindowed(rows pgx.Rows, until *string, count *int) (Recorded, error) {
 	var r Recorded
-	err := rows.Scan(until, &r.Category, &r.StreamID, &r.Version, &r.Position, &r.Era, &r.Type, &r.SchemaVersion, &r.At, &r.Actor, &r.Correlation, &r.Causation, &r.Data)
+	err := rows.Scan(until, count, &r.Category, &r.StreamID, &r.Version, &r.Position, &r.Era, &r.Type, &r.SchemaVersion, &r.At, &r.Actor, &r.Correlation, &r.Causation, &r.Data)
 	r.At = r.At.UTC()
 	return r, err
 }
 
-func (s *Store) eraAfter(ctx context.Context, era int) (later int, err error) {
-	if err := s.loops.QueryRow(ctx, nextEra, era).Scan(&later); err != nil {
-		return 0, fmt.Errorf("read eras: %w", err)
+func (s *Store) eraAfter(ctx context.Context, number int) (later era, err error) {
+	err = s.loops.QueryRow(ctx, nextEra, number).Scan(&later.number, &later.position)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return later, fmt.Errorf("read eras: %w", err)
 	}
 	return later, nil
 }
@@ -187,17 +301,19 @@ func (s *Store) eraAfter(ctx context.Context, era int) (later int, err error) {
 // behind it.
 func (s *Store) End(ctx context.Context) (Cursor, error) {
 	c := Cursor{}
-	err := s.loops.QueryRow(ctx, "SELECT (SELECT max(era) FROM eras), pg_current_snapshot()::text").Scan(&c.Era, &c.Prev)
-	if err != nil {
+	var last int64
+	b := &pgx.Batch{}
+	b.Queue(lastPosition).QueryRow(func(row pgx.Row) error { return row.Scan(&last) }) // before the snapshot is taken
+	b.Queue("SELECT (SELECT max(era) FROM eras), pg_current_snapshot()::text").QueryRow(func(row pgx.Row) error { return row.Scan(&c.Era, &c.Prev) })
+	if err := s.loops.SendBatch(ctx, b).Close(); err != nil {
 		return c, fmt.Errorf("read end of log: %w", err)
 	}
+	c.PrevFloor = max(0, last-drawnEarly)
 	return c, nil
 }
 
-// Index: none that serves position; a scan of the log. For people who name a
-// position, not for readers that go on from where they were.
-const eraAt = `
-SELECT e.era, (SELECT max(era) FROM eras), pg_current_snapshot()::text FROM events e WHERE e.position > $1 ORDER BY e.position LIMIT 1`
+// Index: events_position.
+const eraAt = `SELECT e.era FROM events e WHERE e.position > $1 AND e.position <= $2 ORDER BY e.position LIMIT 1`
 
 // After is a cursor from which to read what has a position above the given one,
 // among what is committed now; what commits later follows whatever its position.
@@ -205,18 +321,27 @@ func (s *Store) After(ctx context.Context, position int64) (Cursor, error) {
 	if position <= 0 {
 		return Cursor{}, nil
 	}
-	c := Cursor{Prev: emptySnapshot, Position: position}
-	var current int
-	var snapshot string
-	err := s.loops.QueryRow(ctx, eraAt, position).Scan(&c.Era, &current, &snapshot)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return s.End(ctx)
-	}
+	end, err := s.End(ctx)
 	if err != nil {
-		return c, fmt.Errorf("find position %d: %w", position, err)
+		return end, err
 	}
-	if c.Era == current {
-		c.Next = snapshot
+	var last int64
+	if err := s.loops.QueryRow(ctx, lastPosition).Scan(&last); err != nil {
+		return end, fmt.Errorf("find position %d: %w", position, err)
 	}
-	return c, nil
+	const narrowest, widest = 1 << 10, 1 << 20
+	for low, span := position, int64(narrowest); low < last; low, span = low+span, min(2*span, widest) {
+		c := Cursor{Prev: emptySnapshot, Position: position}
+		err := s.loops.QueryRow(ctx, eraAt, low, low+span).Scan(&c.Era)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			continue
+		case err != nil:
+			return c, fmt.Errorf("find position %d: %w", position, err)
+		case c.Era == end.Era:
+			c.Next, c.NextFloor, c.NextCeiling = end.Prev, end.PrevFloor, last
+		}
+		return c, nil
+	}
+	return end, nil
 }

@@ -30,7 +30,8 @@ type follower struct {
 
 func (f *follower) read(ctx context.Context, s *Store) error {
 	for {
-		limit := 1 + f.rnd.IntN(40)
+		limit := 1 + f.rnd.IntN(20)
+		s.sorted = []int{1, sortedAtOnce}[f.rnd.IntN(2)] // four pages' worth, or more than there is
 		page, next, err := s.Read(ctx, f.cursor, limit)
 		if err != nil {
 			return err
@@ -285,5 +286,81 @@ func TestLogIsAppendOnlyForTheApplication(t *testing.T) {
 		if _, err := w.Pool().Exec(t.Context(), sql); sqlState(err) != "42501" {
 			t.Errorf("%s: %v, want permission denied", sql, err)
 		}
+	}
+}
+
+// bulk appends one event to each of n new streams.
+const bulk = `INSERT INTO events (category, stream_id, version, era, type, at, actor, data)
+	SELECT 'job', gen_random_uuid(), 1, 1, 'JobPaused', now(), 'test', '{"reason": "a text of some length, as events have"}' FROM generate_series(1, $1)`
+
+// What a long transaction wrote lies far below what a reader has been given when
+// it commits, and the window in which it is given may be a large one.
+func TestStragglerOfALargeWindowIsRead(t *testing.T) {
+	w := newWorld(t)
+	w.sorted = 1
+	early, err := w.admin.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = early.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := early.Exec(t.Context(), bulk, 3); err != nil {
+		t.Fatal(err)
+	}
+	read := func(c Cursor, want int) Cursor {
+		t.Helper()
+		for n := 0; ; {
+			page, next, err := w.Read(t.Context(), c, 50)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, c = n+len(page), next
+			if len(page) == 50 {
+				continue
+			}
+			if n != want {
+				t.Errorf("read %d events, want %d", n, want)
+			}
+			return c
+		}
+	}
+	w.exec(t, bulk, 2*drawnEarly)
+	c := read(Cursor{}, 2*drawnEarly)
+	w.exec(t, bulk, 500)
+	if err := early.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read(read(c, 503), 0)
+}
+
+// A page from far behind reads about as much as it returns, wherever it begins.
+func TestPageFromFarBehindReadsLittleMore(t *testing.T) {
+	const events, limit = 60_000, 500
+	w := newWorld(t)
+	for range 6 {
+		w.exec(t, bulk, events/6)
+	}
+	if _, err := w.Pool().Exec(t.Context(), "SELECT daybook_summarize_events()"); err != nil {
+		t.Fatal(err)
+	}
+	now := w.count(t, "SELECT 1 + pg_snapshot_xmax(pg_current_snapshot())::text::int")
+	all, snapshot := fmt.Sprintf("'%s'", emptySnapshot), fmt.Sprintf("'%d:%d:'", now, now)
+	for _, c := range []struct {
+		name, sql string
+		args      []string
+		index     string
+		most      int
+	}{
+		{"slice", readSlice, []string{"1", "30000", "31000", all, snapshot, "500"}, "events_job_position_idx", 8000},
+		{"slice without an end", readSlice, []string{"1", "30000", "31000", all, "NULL", "500"}, "events_job_position_idx", 8000},
+		{"position", eraAt, []string{"30000", "31024"}, "events_job_position_idx", 8000},
+		{"probe", readWindow, []string{"1", all, "NULL", "0", "500", "2000"}, "events_job_xid_idx", 2000},
+		{"stragglers", firstStraggler, []string{"1", snapshot, "NULL"}, "events_job_xid_idx", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := w.explain(t, c.sql, c.args)
+			if got := p.rowsOf("events_job"); got > c.most || !p.uses(c.index) || p.scansAll() {
+				t.Errorf("reads %d rows, want at most %d by %s:\n%s", got, c.most, c.index, p.text)
+			}
+		})
 	}
 }

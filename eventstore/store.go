@@ -20,6 +20,9 @@ type Config struct {
 	OpsConns  int
 	LoopConns int
 
+	// Tracer is told of every statement; nil: nobody is.
+	Tracer pgx.QueryTracer
+
 	// Actor is recorded in events that no caller is named for.
 	Actor string
 
@@ -36,6 +39,7 @@ type Store struct {
 	log   *slog.Logger
 
 	sql     statements
+	sorted  int                // sortedAtOnce, unless a test wants less
 	pausing func(where string) // set by tests: called between a decision and its commit
 }
 
@@ -50,7 +54,7 @@ var fenced = statements{lockClaims: lockClaims, lockExpired: lockExpired, update
 // Open connects, checks that the server is in the history the log was written
 // in, and that the role's settings are as the statements need them.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{specs: newSpecCache(), actor: c.Actor, log: c.Logger, sql: fenced, pausing: func(string) {}}
+	s := &Store{specs: newSpecCache(), actor: c.Actor, log: c.Logger, sql: fenced, sorted: sortedAtOnce, pausing: func(string) {}}
 	if s.actor == "" {
 		s.actor = "engine"
 	}
@@ -58,10 +62,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if s.ops, err = pool(ctx, c.DSN, "daybook ops", c.OpsConns, 8); err != nil {
+	if s.ops, err = pool(ctx, c, "daybook ops", c.OpsConns, 8); err != nil {
 		return nil, err
 	}
-	if s.loops, err = pool(ctx, c.DSN, "daybook loops", c.LoopConns, 12); err != nil {
+	if s.loops, err = pool(ctx, c, "daybook loops", c.LoopConns, 12); err != nil {
 		s.ops.Close()
 		return nil, err
 	}
@@ -95,8 +99,8 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now.UTC(), err
 }
 
-func pool(ctx context.Context, dsn, name string, conns, standard int) (*pgxpool.Pool, error) {
-	c, err := pgxpool.ParseConfig(dsn)
+func pool(ctx context.Context, config Config, name string, conns, standard int) (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(config.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("database connection string: %w", err)
 	}
@@ -111,6 +115,7 @@ func pool(ctx context.Context, dsn, name string, conns, standard int) (*pgxpool.
 	if c.ConnConfig.ConnectTimeout == 0 {
 		c.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
+	c.ConnConfig.Tracer = config.Tracer
 	c.AfterConnect = checkEra
 	p, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {

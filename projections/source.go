@@ -31,13 +31,13 @@ func (m *member) fit(page []eventstore.Recorded, most int) {
 	}
 }
 
-// A page of a window sorts all of the window that is left, so a follower far
-// behind would spend the square of its distance. Far behind, it scans instead:
-// it notes the end of the log, reads all streams one after the other, each from
-// its beginning, and goes on with windows from that end. What was committed
-// before the end was noted is seen by the scan; what comes after is in the
-// windows. Some events are in both, and some were applied long ago: projections
-// ignore them.
+// In the log's order a run's events come in pages of their own, and each page
+// writes the run's row. A follower that has most of the log before it scans
+// instead: it notes the end of the log, reads all streams one after the other,
+// each from its beginning, and goes on with windows from that end. A row is
+// written one time then. What was committed before the end was noted is seen by
+// the scan; what comes after is in the windows. Some events are in both, and some
+// were applied long ago: projections ignore them.
 
 // scan is a place in the log between two events of its streams.
 type scan struct {
@@ -61,12 +61,12 @@ const (
 // Index: none; the sequence is one row.
 const lastPosition = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM event_position`
 
-// farBehind weighs reading what is left in windows (a microsecond for each event
-// left, for each page) against reading the whole log as it lies (a few for each
-// event there is).
+// farBehind weighs reading what is left in windows, each event with a share of
+// several writes of its row, against reading all events as they lie, most of them
+// to be written one time or ignored.
 func farBehind(behind, total int64, limit int) bool {
-	const eventsPerPageOfScan = 5
-	return float64(behind)/float64(limit)*float64(behind) > eventsPerPageOfScan*float64(total)
+	const pages = 20 // fewer are read in no time
+	return behind > int64(pages*limit) && behind > total/2
 }
 
 // read reads the next page and tells where the follower is after it. A page
