@@ -133,12 +133,12 @@ func TestTheSameChangeByManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestTriggerWakesTheEngines(t *testing.T) {
+func TestChangesAndTriggersWakeTheEngines(t *testing.T) {
 	ns := natstest.New(t)
 	engine := natsjs.NewWaker(ns.Conn(t))
 	t.Cleanup(engine.Close)
-	woken := make(chan string, 16)
-	stop, err := engine.Subscribe(func(queue string) { woken <- queue })
+	woken, jobs := make(chan string, 16), make(chan struct{}, 16)
+	stop, err := engine.Subscribe(natsjs.Woken{Queue: func(queue string) { woken <- queue }, Jobs: func() { jobs <- struct{}{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +146,21 @@ func TestTriggerWakesTheEngines(t *testing.T) {
 	d := open(t, pgtest.New(t), Options{NATS: ns.URL()})
 	if _, err := d.Apply(t.Context(), Change{Definitions: []Definition{definition("mine", "")}}); err != nil {
 		t.Fatal(err)
+	}
+	changed := func(what string) {
+		t.Helper()
+		select {
+		case <-jobs:
+		case <-time.After(deadline):
+			t.Fatal("nobody was told that a job was " + what)
+		}
+	}
+	changed("made")
+	for _, do := range []JobAction{Pause, Resume} {
+		if _, _, err := d.CommandJob(t.Context(), "mine", do, ""); err != nil {
+			t.Fatal(err)
+		}
+		changed(string(do))
 	}
 	if _, err := d.Trigger(t.Context(), Trigger{Job: "mine", At: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
@@ -162,7 +177,7 @@ func TestTriggerWakesTheEngines(t *testing.T) {
 	case <-time.After(deadline):
 		t.Fatal("nobody was told that the run is due")
 	}
-	if len(woken) > 0 {
+	if len(woken)+len(jobs) > 0 {
 		t.Error("a run that is not due woke somebody")
 	}
 

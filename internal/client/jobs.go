@@ -92,12 +92,16 @@ func (d *Database) CommandJob(ctx context.Context, name string, do JobAction, re
 
 func (d *Database) wakeFor(answers []eventstore.JobAnswer) {
 	var queues []string
+	changed := false
 	for _, a := range answers {
+		changed = changed || len(a.Events) > 0
 		for _, lane := range a.Lanes {
 			queues = append(queues, lane.Queue)
 		}
 	}
-	d.wake.queues(queues...)
+	if changed {
+		d.wake.jobs(queues...)
+	}
 }
 
 // JobHistory implements [Jobs].

@@ -2,6 +2,7 @@ package client
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,26 +11,34 @@ import (
 	"github.com/daybookhq/daybook/internal/natsjs"
 )
 
-// waker tells engines that runs came due and workers that runs were asked to
-// end, so that they need not find out by asking. It is a courtesy: whatever goes wrong goes unsaid.
+// waker tells engines that runs came due or jobs changed, and workers that runs
+// were asked to end, so that they need not find out by asking. It is a courtesy:
+// whatever goes wrong goes unsaid.
 type waker struct{ url, creds string }
 
 // wakeTimeout bounds what the courtesy may cost a command.
 const wakeTimeout = 300 * time.Millisecond
 
+// queues tells that runs of the queues came due.
 func (w waker) queues(queues ...string) {
-	if len(queues) == 0 {
-		return
+	if len(queues) > 0 {
+		w.hint(func(hint *natsjs.Waker) { wakeQueues(hint, queues) })
 	}
+}
+
+// jobs tells that jobs have changed, and that runs of the queues came due by it.
+func (w waker) jobs(queues ...string) {
 	w.hint(func(hint *natsjs.Waker) {
-		seen := map[string]bool{}
-		for _, q := range queues {
-			if !seen[q] {
-				seen[q] = true
-				hint.Wake(q)
-			}
-		}
+		hint.WakeJobs()
+		wakeQueues(hint, queues)
 	})
+}
+
+func wakeQueues(hint *natsjs.Waker, queues []string) {
+	slices.Sort(queues)
+	for _, q := range slices.Compact(queues) {
+		hint.Wake(q)
+	}
 }
 
 func (w waker) cancelled(run uuid.UUID) {

@@ -68,6 +68,8 @@ type Engine struct {
 
 	wakeClaims, wakeFires, wakeLanes, wakeViews chan struct{}
 
+	firePoll time.Duration // the longest that the materializer sleeps
+
 	live       atomic.Int64 // engines, this one included
 	topologyOK atomic.Bool
 }
@@ -88,7 +90,7 @@ func New(c Config) (*Engine, error) {
 		c.Registry = prometheus.NewRegistry()
 	}
 	e := &Engine{
-		c: c, js: js, budget: c.Topology.Lease, seen: newWatchdog(), waker: natsjs.NewWaker(c.NATS),
+		c: c, js: js, budget: c.Topology.Lease, seen: newWatchdog(), firePoll: materializePoll, waker: natsjs.NewWaker(c.NATS),
 		wakeClaims: make(chan struct{}, 1), wakeFires: make(chan struct{}, 1), wakeLanes: make(chan struct{}, 1), wakeViews: make(chan struct{}, 1),
 	}
 	e.live.Store(1)
@@ -119,8 +121,12 @@ func (e *Engine) Due(queue string) {
 // Cancelled tells the workers that runs were asked to end.
 func (e *Engine) Cancelled(runs ...uuid.UUID) { e.waker.Cancelled(runs...) }
 
-// JobsChanged tells this engine that instants may have come due or moved.
-func (e *Engine) JobsChanged() { poke(e.wakeFires) }
+// JobsChanged tells this engine and the others that instants may have come due
+// or moved.
+func (e *Engine) JobsChanged() {
+	poke(e.wakeFires)
+	e.waker.WakeJobs()
+}
 
 // Prepare creates or verifies what the engine needs of the broker. It fails on
 // what waiting does not help: a configuration that differs, a broker that cannot
@@ -166,7 +172,7 @@ func (e *Engine) streamChanged(ctx context.Context, created time.Time) error {
 
 // Run runs the engine's parts until ctx ends and lets work under way finish.
 func (e *Engine) Run(ctx context.Context) error {
-	stopWake, err := e.waker.Subscribe(func(string) { poke(e.wakeClaims) })
+	stopWake, err := e.waker.Subscribe(natsjs.Woken{Queue: func(string) { poke(e.wakeClaims) }, Jobs: func() { poke(e.wakeFires) }})
 	if err != nil {
 		e.c.Logger.WarnContext(ctx, "no wake-ups from other engines; polling finds their runs", "error", err)
 		stopWake = func() {}
@@ -206,7 +212,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
-	m := &materializer{store: e.c.Store, batch: materializeBatch, due: e.Due, log: e.c.Logger, metrics: e.metrics}
+	m := &materializer{store: e.c.Store, batch: materializeBatch, poll: e.firePoll, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("materializer", e.wakeFires, m.Step)
 	c := &claimer{store: e.c.Store, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
 		engines: func() int { return int(e.live.Load()) }, lanes: map[eventstore.WorkerLane]*eventstore.Lane{}, cancelled: e.Cancelled, log: e.c.Logger, metrics: e.metrics}

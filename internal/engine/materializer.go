@@ -12,6 +12,7 @@ import (
 type materializer struct {
 	store   *eventstore.Store
 	batch   int
+	poll    time.Duration
 	due     func(queue string) // runs of the queue came due
 	log     *slog.Logger
 	metrics *metrics
@@ -20,8 +21,8 @@ type materializer struct {
 
 const (
 	materializeBatch = 500
-	// materializePoll is the longest it sleeps: a job that another process
-	// applied is found after this.
+	// materializePoll is the longest it sleeps: a job that was applied without a
+	// wake-up, or with one that was lost, is found after this.
 	materializePoll = time.Second
 )
 
@@ -47,8 +48,8 @@ func (m *materializer) Step(ctx context.Context) (did bool, next time.Duration, 
 	if err != nil {
 		return got.Jobs > 0, 0, err
 	}
-	if !some || until > materializePoll {
-		until = materializePoll
+	if !some || until > m.poll {
+		until = m.poll
 	}
 	return got.Jobs > 0, max(until, time.Millisecond), nil
 }

@@ -23,15 +23,22 @@ const maxWakeQueues = 1024
 // maxHinted keeps a hint far below what NATS carries in a message.
 const maxHinted = 1000
 
-// Waker tells the other engine replicas over core NATS that a queue has work. A wake-up is a hint: it may be lost,
-// and whoever waits for one polls as well.
+// Waker tells the other engine replicas over core NATS that a queue has work, or that jobs have changed. A wake-up is
+// a hint: it may be lost, and whoever waits for one polls as well.
 type Waker struct {
 	nc *nats.Conn
 	id string // its own wake-ups come back to it and are left out
 
 	mu     sync.Mutex
-	queues map[string]*wakeState
+	states map[string]*wakeState // by subject
 	closed bool
+}
+
+// Woken are called for the wake-ups of others, one at a time. They must not block: a wake-up that finds too many
+// others waiting is dropped.
+type Woken struct {
+	Queue func(queue string)
+	Jobs  func()
 }
 
 type wakeState struct {
@@ -41,36 +48,42 @@ type wakeState struct {
 
 // NewWaker returns a Waker on nc. Close it before nc.
 func NewWaker(nc *nats.Conn) *Waker {
-	return &Waker{nc: nc, id: uuid.NewString(), queues: make(map[string]*wakeState)}
+	return &Waker{nc: nc, id: uuid.NewString(), states: make(map[string]*wakeState)}
 }
 
 // Wake sends a wake-up for queue, at most one a millisecond; what comes in between is one more at its end, so the
 // last is never swallowed. It does not block and reports nothing: a wake-up that cannot be sent is lost.
 func (w *Waker) Wake(queue string) {
-	if protocol.ValidToken(queue) != nil {
-		return
+	if protocol.ValidToken(queue) == nil {
+		w.wake(protocol.WakeSubject(queue))
 	}
+}
+
+// WakeJobs sends a wake-up for whoever decides instants, as Wake does for a queue.
+func (w *Waker) WakeJobs() { w.wake(protocol.WakeJobsSubject) }
+
+func (w *Waker) wake(subject string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
-	s := w.queues[queue]
+	s := w.states[subject]
 	if s == nil {
-		if len(w.queues) >= maxWakeQueues {
+		if len(w.states) >= maxWakeQueues {
 			w.forgetIdle()
 		}
 		s = &wakeState{}
-		w.queues[queue] = s
+		w.states[subject] = s
 	}
 	if s.timer != nil {
 		return
 	}
 	if rest := wakeInterval - time.Since(s.last); rest > 0 {
-		s.timer = time.AfterFunc(rest, func() { w.fire(queue, s) })
+		s.timer = time.AfterFunc(rest, func() { w.fire(subject, s) })
 		return
 	}
-	w.send(queue, s)
+	w.send(subject, s)
 }
 
 // Cancelled tells workers that the runs were asked to end, so that they need not find out with their next heartbeat.
@@ -85,37 +98,39 @@ func (w *Waker) Cancelled(runs ...uuid.UUID) {
 	}
 }
 
-func (w *Waker) fire(queue string, s *wakeState) {
+func (w *Waker) fire(subject string, s *wakeState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.timer = nil
 	if !w.closed {
-		w.send(queue, s)
+		w.send(subject, s)
 	}
 }
 
-func (w *Waker) send(queue string, s *wakeState) {
+func (w *Waker) send(subject string, s *wakeState) {
 	s.last = time.Now()
-	_ = w.nc.Publish(protocol.WakeSubject(queue), []byte(w.id))
+	_ = w.nc.Publish(subject, []byte(w.id))
 }
 
 func (w *Waker) forgetIdle() {
-	for queue, s := range w.queues {
+	for subject, s := range w.states {
 		if s.timer == nil && time.Since(s.last) >= wakeInterval {
-			delete(w.queues, queue)
+			delete(w.states, subject)
 		}
 	}
 }
 
-// Subscribe calls woken for every wake-up of another Waker, one at a time. woken must not block: a wake-up that
-// finds too many others waiting is dropped. stop ends the subscription.
-func (w *Waker) Subscribe(woken func(queue string)) (stop func(), err error) {
+// Subscribe calls woken for every wake-up of another Waker. stop ends the subscription.
+func (w *Waker) Subscribe(woken Woken) (stop func(), err error) {
 	sub, err := w.nc.Subscribe(protocol.WakeSubject("*"), func(m *nats.Msg) {
-		if string(m.Data) == w.id {
-			return
-		}
-		if queue := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]; protocol.ValidToken(queue) == nil {
-			woken(queue)
+		switch {
+		case string(m.Data) == w.id:
+		case m.Subject == protocol.WakeJobsSubject:
+			woken.Jobs()
+		default:
+			if queue := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]; protocol.ValidToken(queue) == nil {
+				woken.Queue(queue)
+			}
 		}
 	})
 	if err != nil {
@@ -129,7 +144,7 @@ func (w *Waker) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	for _, s := range w.queues {
+	for _, s := range w.states {
 		if s.timer != nil {
 			s.timer.Stop()
 		}

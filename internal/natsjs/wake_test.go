@@ -21,11 +21,14 @@ func waker(t *testing.T, nc *nats.Conn) *natsjs.Waker {
 func TestWakeReachesTheOthersAndNotItself(t *testing.T) {
 	s := natstest.New(t)
 	a, b := waker(t, s.Conn(t)), waker(t, s.Conn(t))
-	ownCalls, woken := atomic.Int64{}, make(chan string, 10)
+	ownCalls, woken, jobs := atomic.Int64{}, make(chan string, 10), make(chan struct{}, 10)
 	for _, sub := range []struct {
 		w     *natsjs.Waker
-		woken func(string)
-	}{{a, func(string) { ownCalls.Add(1) }}, {b, func(q string) { woken <- q }}} {
+		woken natsjs.Woken
+	}{
+		{a, natsjs.Woken{Queue: func(string) { ownCalls.Add(1) }, Jobs: func() { ownCalls.Add(1) }}},
+		{b, natsjs.Woken{Queue: func(q string) { woken <- q }, Jobs: func() { jobs <- struct{}{} }}},
+	} {
 		stop, err := sub.w.Subscribe(sub.woken)
 		if err != nil {
 			t.Fatal(err)
@@ -44,6 +47,12 @@ func TestWakeReachesTheOthersAndNotItself(t *testing.T) {
 			return false
 		}
 	})
+	a.WakeJobs()
+	select {
+	case <-jobs:
+	case <-time.After(30 * time.Second):
+		t.Error("nobody heard that jobs have changed")
+	}
 	if n := ownCalls.Load(); n != 0 {
 		t.Errorf("a woke itself %d times", n)
 	}

@@ -76,6 +76,10 @@ func RPCSubject(op string) string { return rpcPrefix + op }
 // WakeSubject is the core NATS subject on which engines tell each other that a queue has work.
 func WakeSubject(queue string) string { return wakePrefix + queue }
 
+// WakeJobsSubject is the core NATS subject on which engines and the command line tell engines that jobs have changed:
+// an instant may have come due or come nearer. '+' cannot occur in a queue's name.
+const WakeJobsSubject = wakePrefix + "+jobs"
+
 // ConsumerName is the durable pull consumer of the lane (queue, kind) on the dispatch stream that was created at
 // streamCreated, as the server reports it.
 //
