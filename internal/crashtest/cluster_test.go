@@ -3,10 +3,12 @@
 package crashtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,27 +42,50 @@ type cluster struct {
 	admin   *pgxpool.Pool
 	asker   *asker
 	reader  *reader
+	links   map[string][]*link // by the pair of processes that they join
 	faults  []judge.Fault
 	healed  time.Time // when the last one was over
+	options
+}
+
+// options are what differs between tests. The zero value is what most have.
+type options struct {
+	program string // instead of the program under test: one that is broken on purpose
+	jobs    int
+	disk    *disk         // to keep the servers' files on, small enough to be filled
+	held    time.Duration // how long a transaction is kept open, at most
 }
 
 const replicas = 2
 
-func newCluster(t *testing.T, r *rand.Rand) *cluster {
+func newCluster(t *testing.T, r *rand.Rand, o options) *cluster {
 	t.Helper()
 	dir := shortDir(t)
-	c := &cluster{t: t, r: r, dir: dir, pg: pgtest.Durable(t, nil)}
-	c.work = newWorkload(t, setting(t, jobsVar, 60), filepath.Join(dir, "journal"))
+	c := &cluster{t: t, r: r, dir: dir, links: map[string][]*link{}, options: o}
+	c.held = cmp.Or(o.held, 4*time.Second)
+	c.program, c.jobs = cmp.Or(o.program, binary), cmp.Or(o.jobs, setting(t, jobsVar, 60))
+	pgDir, natsDir := "", dir
+	if o.disk != nil {
+		pgDir, natsDir = o.disk.sub(t, "postgres"), o.disk.sub(t, "nats")
+	}
+	c.pg = pgtest.DurableIn(t, pgDir, nil)
+	c.work = newWorkload(t, c.jobs, filepath.Join(dir, "journal"))
 	c.seen = &witnesses{dir: dir}
 	c.work.watch(t, c.seen)
 	c.db = c.pg.New(t)
 	c.admin = c.db.Pool(t, "")
 	watchOutbox(t, c.admin)
-	c.nats = startBroker(t, dir)
+	c.nats = startBroker(t, natsDir)
 	c.engines, c.workers = make([]*process, replicas), make([]*process, 2*replicas)
 	for i := range replicas {
 		c.ports = append(c.ports, freePort(t))
+		c.join(engineDatabase, c.dialDatabase)
+		c.join(engineBroker, toPort(c.nats.port))
 		c.startEngine(i)
+	}
+	for i := range 2 * replicas {
+		c.join(workerBroker, toPort(c.nats.port))
+		c.join(workerEngine, toPort(c.ports[i%replicas]))
 	}
 	for i := range replicas {
 		awaitReady(t, c.engines[i], httpURL(c.ports[i]))
@@ -69,6 +94,23 @@ func newCluster(t *testing.T, r *rand.Rand) *cluster {
 	}
 	c.store = openStore(t, c.db.DSNFor("daybook_engine"))
 	return c
+}
+
+// The pairs of processes that a link joins. Each process has a link of its own.
+const (
+	engineDatabase = "engine and database"
+	engineBroker   = "engine and broker"
+	workerBroker   = "worker and broker"
+	workerEngine   = "worker and engine"
+)
+
+func (c *cluster) join(pair string, target func() (net.Conn, error)) {
+	c.t.Helper()
+	c.links[pair] = append(c.links[pair], newLink(c.t, fmt.Sprintf("%s %d", pair, len(c.links[pair])), target))
+}
+
+func (c *cluster) dialDatabase() (net.Conn, error) {
+	return net.DialTimeout("unix", filepath.Join(c.pg.Dir(), "s", ".s.PGSQL.5432"), 5*time.Second)
 }
 
 // begin sets everything going.
@@ -137,8 +179,9 @@ func (c *cluster) leftovers(left map[string]int) {
 
 func (c *cluster) startEngine(i int, env ...string) {
 	c.t.Helper()
-	env = append(env, "DATABASE_URL="+c.db.DSNFor("daybook_engine"), "NATS_URL="+c.nats.url())
-	c.engines[i] = launch(c.t, c.dir, fmt.Sprintf("engine-%d", i), binary, env, "serve", "--nats-replicas", "1",
+	database := fmt.Sprintf("postgres://daybook_engine@127.0.0.1:%d/%s?sslmode=disable", c.links[engineDatabase][i].port(), c.db.Name)
+	env = append(env, "DATABASE_URL="+database, "NATS_URL="+natsURL(c.links[engineBroker][i].port()))
+	c.engines[i] = launch(c.t, c.dir, fmt.Sprintf("engine-%d", i), c.program, env, "serve", "--nats-replicas", "1",
 		"--http", fmt.Sprintf("127.0.0.1:%d", c.ports[i]), "--lease", leases)
 }
 
@@ -146,13 +189,14 @@ func (c *cluster) startEngine(i int, env ...string) {
 // others through NATS.
 func (c *cluster) startWorker(i int) {
 	c.t.Helper()
+	broker, engine := natsURL(c.links[workerBroker][i].port()), httpURL(c.links[workerEngine][i].port())
 	if i >= replicas {
 		n := i - replicas
-		c.workers[i] = c.seen.launch(c.t, fmt.Sprintf("witness-%d", n), c.nats.url(), httpURL(c.ports[n]), 16)
+		c.workers[i] = c.seen.launch(c.t, fmt.Sprintf("witness-%d", n), broker, engine, 16)
 		return
 	}
-	env := []string{"NATS_URL=" + c.nats.url(), "DAYBOOK_URL=" + httpURL(c.ports[i])}
-	c.workers[i] = launch(c.t, c.dir, fmt.Sprintf("worker-%d", i), binary, env, "worker", "--allow-exec", "--slots", "16")
+	env := []string{"NATS_URL=" + broker, "DAYBOOK_URL=" + engine}
+	c.workers[i] = launch(c.t, c.dir, fmt.Sprintf("worker-%d", i), c.program, env, "worker", "--allow-exec", "--slots", "16")
 }
 
 // logs are the files that the processes wrote.
@@ -167,8 +211,15 @@ func (c *cluster) processes() []*process {
 	return append(append([]*process{c.nats.process}, c.engines...), c.workers...)
 }
 
-// faults by name. Each leaves the system as it was, except for what it broke.
-var clusterFaults = map[string]func(*cluster){
+// clusterFaults by name. Each leaves the system as it was, except for what it
+// broke.
+var clusterFaults = func() map[string]func(*cluster) {
+	all := maps.Clone(processFaults)
+	maps.Copy(all, serverFaults)
+	return all
+}()
+
+var processFaults = map[string]func(*cluster){
 	"engine killed": func(c *cluster) {
 		i := c.r.IntN(replicas)
 		c.engines[i].kill(syscall.SIGKILL)
@@ -288,15 +339,29 @@ func (c *cluster) backends() (pids []int) {
 func (c *cluster) rest() { time.Sleep(between(c.r, 0, 3*time.Second)) }
 
 // fault does something bad, or several things one after another, and waits until
-// the system is whole again.
+// the system is whole again. A pair of processes that is parted stays so while the
+// others happen.
 func (c *cluster) fault(kinds ...string) {
 	c.t.Helper()
 	from := time.Now()
 	strikes := make([]int, len(kinds))
+	var heal []func()
 	for i, kind := range kinds {
 		strikes[i] = c.inHand()
 		c.t.Logf("%s, with %d runs in hand", kind, strikes[i])
-		clusterFaults[kind](c)
+		switch p, ok := partitions[kind]; {
+		case !ok:
+			clusterFaults[kind](c)
+		case i+1 < len(kinds):
+			heal = append(heal, c.part(p))
+		default:
+			whole := c.part(p)
+			time.Sleep(between(c.r, time.Second, 12*time.Second))
+			whole()
+		}
+	}
+	for _, whole := range heal {
+		whole()
 	}
 	c.healed = time.Now()
 	for i, e := range c.engines {
@@ -318,13 +383,16 @@ func (c *cluster) inHand() (n int) {
 }
 
 // clusterSample is what is done by default, and what the long run begins with.
-var clusterSample = []string{"worker killed", "engine killed", "postmaster killed", "nats killed", "worker frozen", "backend killed"}
+var clusterSample = []string{
+	"worker killed", "engine killed", "postmaster killed", "nats killed", "worker frozen", "backend killed",
+	engineDatabase + " without answers", workerBroker + " in a black hole", "consumers deleted", "database read-only",
+}
 
 // TestClusterKilled kills each kind of process in turn.
 func TestClusterKilled(t *testing.T) {
 	t.Parallel()
-	r := newRand(t)
-	c := newCluster(t, r)
+	r, seed := newSeededRand(t)
+	c := newCluster(t, r, options{})
 	log := follow(t, filepath.Join(c.pg.Dir(), "log"))
 	c.begin()
 	time.Sleep(calm)
@@ -342,27 +410,15 @@ func TestClusterKilled(t *testing.T) {
 			c.fault(all[i%len(all)])
 		}
 	}
-	h := c.end(settings(t.Name(), 0))
-	save(t, c.dir, h, c.logs()...)
-	pass(t, h)
-	for _, p := range c.processes() {
-		checkLog(t, p)
-	}
-	checkServerLog(t, log, c.excuses()...)
+	c.verdict(settings("killed", seed), log)
 }
 
 // excuses are what the server may complain about after what was done.
 func (c *cluster) excuses() (more []judge.Excuse) {
 	for _, f := range c.faults {
-		switch f.Kind {
-		case "database frozen":
-			more = append(more,
-				excuse(`^transaction took \S+ and would commit runs behind the claimers`, "a transaction was frozen in the middle, and is decided again"),
-				excuse(`^canceling statement due to (user request|statement timeout|lock timeout)`, "who asked gave up waiting for a frozen server"))
-		case "engine frozen":
-			more = append(more,
-				excuse(`^terminating connection due to idle-in-transaction timeout`, "an engine was frozen in the middle of a transaction"),
-				excuse(`^canceling statement due to lock timeout`, "another engine waited for the rows of a frozen one"))
+		more = append(more, complaints[f.Kind]...)
+		if p, ok := partitions[f.Kind]; ok && p.pair == engineDatabase {
+			more = append(more, parted...)
 		}
 	}
 	return more

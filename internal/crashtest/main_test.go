@@ -93,9 +93,15 @@ func setting(t *testing.T, name string, standard int) int {
 // repeat. What the processes do meanwhile nothing repeats.
 func newRand(t *testing.T) *rand.Rand {
 	t.Helper()
+	r, _ := newSeededRand(t)
+	return r
+}
+
+func newSeededRand(t *testing.T) (*rand.Rand, int) {
+	t.Helper()
 	seed := setting(t, seedVar, int(time.Now().UnixNano()%1_000_000)+1)
 	t.Logf("%s=%d", seedVar, seed)
-	return rand.New(rand.NewPCG(uint64(seed), 7))
+	return rand.New(rand.NewPCG(uint64(seed), 7)), seed
 }
 
 // between is a time in the range.

@@ -67,7 +67,9 @@ func (b *broker) start() {
 	awaitPort(b.t, b.process, b.port)
 }
 
-func (b *broker) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", b.port) }
+func (b *broker) url() string { return natsURL(b.port) }
+
+func natsURL(port int) string { return fmt.Sprintf("nats://127.0.0.1:%d", port) }
 
 // wipe takes everything from a server that is not running.
 func (b *broker) wipe() {

@@ -69,7 +69,7 @@ func launch(t *testing.T, dir, name, path string, env []string, args ...string) 
 // clean takes out of the environment what would configure the program.
 func clean(env []string) (out []string) {
 	for _, v := range env {
-		if !strings.HasPrefix(v, "DAYBOOK_") && !strings.HasPrefix(v, "DATABASE_URL=") && !strings.HasPrefix(v, "NATS_") && !strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "PG_BINDIR=") {
+		if !strings.HasPrefix(v, "DAYBOOK_") && !strings.HasPrefix(v, "DATABASE_URL=") && !strings.HasPrefix(v, "NATS_") && !strings.HasPrefix(v, "LD_PRELOAD=") && !strings.HasPrefix(v, "FAKETIME") && !strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "PG_BINDIR=") {
 			out = append(out, v)
 		}
 	}

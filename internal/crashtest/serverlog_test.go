@@ -87,6 +87,7 @@ func (f *follower) end() string {
 var excuses = []judge.Excuse{
 	excuse(`^terminating connection due to unexpected postmaster exit`, "a backend whose postmaster was killed ends"),
 	excuse(`^the database system is (starting up|in recovery mode|not yet accepting connections|shutting down)`, "a client came back before the server could serve it"),
+	excuse(`^pre-existing shared memory block`, "the server was started while backends of the killed one still ran, and is started again"),
 	excuse(`^connection to client lost`, "a client was killed in the middle of a statement"),
 	excuse(`^terminating connection due to administrator command`, "a client was connected when the server was stopped"),
 }

@@ -21,12 +21,22 @@ type Cluster struct {
 // and its data goes, with the test.
 func Durable(t testing.TB, settings map[string]string) *Cluster {
 	t.Helper()
-	// Not t.TempDir, whose path holds the test's name: a socket's is short.
-	dir, err := os.MkdirTemp("", "pgtest-")
-	if err != nil {
-		t.Fatal(err)
+	return DurableIn(t, "", settings)
+}
+
+// DurableIn is Durable with its data in a directory of the caller's, which stays;
+// empty makes one. Its path must be short: it holds a socket.
+func DurableIn(t testing.TB, dir string, settings map[string]string) *Cluster {
+	t.Helper()
+	if dir == "" {
+		// Not t.TempDir, whose path holds the test's name.
+		made, err := os.MkdirTemp("", "pgtest-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(made) })
+		dir = made
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil { // the server's account must get through
 		t.Fatal(err)
 	}
