@@ -121,6 +121,10 @@ func (n *node) run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// portPatience is how long a port may stay taken after its process was killed: a
+// command that was being forked at that moment holds it until it is executed.
+const portPatience = 3 * time.Second
+
 // listen opens the HTTP port. Nothing is served on it before openNode has seen
 // that the address is loopback or guarded.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
@@ -128,6 +132,14 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, usage("--http %s: want HOST:PORT, for example 127.0.0.1:7788", addr)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	for deadline := time.Now().Add(portPatience); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(portPatience / 30):
+		}
+		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("%s is in use by another process, perhaps another 'daybook dev': stop it, or choose another port with --http", addr)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -75,14 +76,21 @@ func awaitPort(t *testing.T, p *process, port int) {
 	})
 }
 
+// freePort finds a port for a server that will be away at times. It is not one of
+// those the kernel gives to outgoing connections (32768 and up): one of these may
+// take it meanwhile, even a client that asks for that very server, since TCP lets a
+// connection meet itself.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000))))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().(*net.TCPAddr).Port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port below the ephemeral ones")
+	return 0
 }
 
 func httpURL(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }

@@ -29,6 +29,7 @@ type process struct {
 	name string
 	cmd  *exec.Cmd
 	log  string
+	from int64         // where in the log its own lines begin
 	done chan struct{} // closed when it has been reaped
 	err  error         // set before done is closed
 	want atomic.Bool   // its end was asked for
@@ -41,6 +42,9 @@ func launch(t *testing.T, dir, name, path string, env []string, args ...string) 
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if end, err := out.Stat(); err == nil {
+		p.from = end.Size()
 	}
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, out, out
@@ -99,6 +103,11 @@ func (p *process) kill(s syscall.Signal) {
 // without complaint.
 func (p *process) stop(within time.Duration) {
 	p.t.Helper()
+	// One that has said nothing yet may not have come to listen for signals, and would just die.
+	await(p.t, p.name+" says something", []*process{p}, func() (bool, string) {
+		info, err := os.Stat(p.log)
+		return err == nil && info.Size() > p.from, "its log is empty"
+	})
 	p.kill(syscall.SIGTERM)
 	select {
 	case <-p.done:
