@@ -35,6 +35,10 @@ test: withpg ## Run all tests against a throw-away PostgreSQL
 race: withpg ## Run all tests with the race detector
 	@exec bin/withpg -- go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
 
+.PHONY: restore
+restore: ## Lose databases and bring them back as docs/operations.md says
+	@DAYBOOK_RESTORE_ALL=1 go test -count=1 -timeout $(TIMEOUT) ./internal/restoretest
+
 .PHONY: shell
 shell: withpg ## Open a shell with a throw-away PostgreSQL, for single tests and psql
 	@exec bin/withpg -- $${SHELL:-/bin/sh}

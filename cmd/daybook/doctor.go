@@ -73,7 +73,7 @@ func (a *app) writeFindings(out format, all []finding) error {
 		columns: []column[finding]{
 			{title: "CHECK", text: func(f finding) string { return f.Check }},
 			{title: "STATUS", text: func(f finding) string { return string(f.Status) }},
-			{title: "DETAIL", text: func(f finding) string { return because(f.Detail, f.Advice) }},
+			{title: "DETAIL", full: true, text: func(f finding) string { return because(f.Detail, f.Advice) }},
 		},
 	})
 	if err != nil || failed == 0 {

@@ -93,7 +93,7 @@ func (d *doctor) database(ctx context.Context, o client.Options) (c client.Clien
 		opened, err := client.Open(ctx, o)
 		switch {
 		case isA[*eventstore.EraMismatchError](err):
-			d.note("era", failing, err.Error(), "")
+			d.note("era", failing, err.Error(), "see with 'daybook era lost' what is gone")
 		case isA[*eventstore.SettingsError](err):
 			d.note("era", fine, "the log's history is the server's", "")
 			d.note("role settings", failing, err.Error(), "")

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/migrations"
 )
 
@@ -72,45 +71,4 @@ with the role daybook_engine for the engines.`,
 			return err
 		},
 	})
-}
-
-func newEra(a *app) *cobra.Command {
-	var dsn, reason string
-	cmd := &cobra.Command{
-		Use:   "era",
-		Short: "Say that a restored or promoted database is the one to go on with",
-		Long: `An era is a history of the database without forks. Engines compare theirs with the server's
-at every connection and write nothing when it is another.`,
-		Example: "  daybook era raise --reason 'restored from the backup of Sunday'",
-	}
-	raise := &cobra.Command{
-		Use: "raise", Short: "Begin a new era of the log", Args: takes(),
-		Long: `After a restore or a failover, transaction numbers of the old history mean nothing in
-the new one, and engines refuse to write. Check the data first; then raise the era:
-engines go on, and consumers of events can tell the histories apart.`,
-		Example: "  daybook era raise --reason 'restored from the backup of Sunday'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if reason == "" {
-				return usage("--reason is needed: it is kept with the era")
-			}
-			if dsn == "" {
-				dsn = a.firstEnv("DATABASE_URL")
-			}
-			if dsn == "" {
-				d, err := a.findDev()
-				if err != nil {
-					return usage("no database: set DATABASE_URL")
-				}
-				dsn = d.Database
-			}
-			era, err := eventstore.RaiseEra(cmd.Context(), dsn, reason)
-			if err == nil {
-				fmt.Fprintf(a.out, "era %d\n", era)
-			}
-			return err
-		},
-	}
-	raise.Flags().StringVar(&dsn, "database-url", "", "connection string (DATABASE_URL)")
-	raise.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	return group(cmd, raise)
 }

@@ -94,6 +94,7 @@ func (a *app) writeLine(v any) error {
 type column[T any] struct {
 	title string
 	wide  bool // only in wide
+	full  bool // never cut: it says what to do
 	text  func(T) string
 }
 
@@ -147,7 +148,7 @@ func writeTable[T any](a *app, f format, l list[T]) error {
 				limit = maxLastCell
 			}
 			cells[i] = plain(text(c))
-			if f != asWide {
+			if f != asWide && !c.full {
 				cells[i] = short(cells[i], limit)
 			}
 			cells[i] = cmp.Or(cells[i], "-")

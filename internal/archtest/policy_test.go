@@ -78,6 +78,8 @@ var policy = map[string][]string{
 	"internal/devpg":           {xsys},
 	"internal/pgtest":          {"internal/devpg", "migrations", pgx, leak},
 	"internal/natstest":        {"internal/natsjs", nats, natsd},
+	"internal/proctest":        {"internal/natsjs", "internal/pgtest", leak},
+	"internal/restoretest":     {},
 	"internal/archtest":        {},
 	"internal/crashtest":       {},
 	"internal/crashtest/judge": {"domain/...", "eventstore", uuid},
@@ -87,7 +89,7 @@ var policy = map[string][]string{
 
 // testSupport may use package testing outside of tests, and only tests may
 // import it.
-var testSupport = []string{"internal/pgtest", "internal/natstest"}
+var testSupport = []string{"internal/pgtest", "internal/natstest", "internal/proctest"}
 
 // impure lists standard packages, each with what is below it, through which
 // the domain could reach the world.

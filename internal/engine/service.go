@@ -242,7 +242,7 @@ func (v *Service) refusal(op string, a eventstore.Answer) (protocol.RefusalCode,
 		return "", nil
 	case errors.As(a.Err, &r):
 		v.metrics.refusals.WithLabelValues(op, string(r.Code)).Inc()
-		if r.UnknownClaim {
+		if r.UnknownClaim || r.Code == domain.CodeUnknownRun {
 			v.metrics.unknown.Inc()
 			v.log.Warn("claim is unknown to the database and refused", "run_id", r.Run, "op", op)
 		}
