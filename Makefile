@@ -78,6 +78,10 @@ fuzz: ## Fuzz every target for FUZZTIME (10s)
 bench: build ## Measure this machine: drain (ARGS="latency" and the like for others)
 	@exec bin/daybook bench $(or $(ARGS),drain)
 
+.PHONY: bench-reads
+bench-reads: ## Measure every list and detail with a million runs (ARGS="-data DIR" keeps them)
+	@go run ./bench/reads $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: build ## Drain the same work through other job queues beside Daybook (ARGS="--rounds 5")
 	@cd bench/peers && exec go run . --daybook ../../bin/daybook $(ARGS)

@@ -59,7 +59,8 @@ var snapshotText = regexp.MustCompile(`^[0-9]{1,20}:[0-9]{1,20}:([0-9]{1,20}(,[0
 //
 // The second branch finds the stragglers, transactions that the first snapshot
 // saw open. A window of more rows than $6 is only recognised here, see readSlice.
-// Index: events_xid in both.
+// Index: events_xid in both; the sum keeps the planner from events_position, by
+// which a look at the end of the log would read it from the beginning.
 const readWindow = `
 WITH w AS MATERIALIZED (
   SELECT $2::pg_snapshot AS prev, coalesce($3::pg_snapshot, pg_current_snapshot()) AS next),
@@ -67,11 +68,11 @@ c AS MATERIALIZED (
   SELECT x.* FROM w, LATERAL (
     SELECT x.* FROM events x
      WHERE x.era = $1 AND x.xid >= pg_snapshot_xmax(w.prev) AND x.xid < pg_snapshot_xmax(w.next)
-       AND pg_visible_in_snapshot(x.xid, w.next) AND x.position > $4
+       AND pg_visible_in_snapshot(x.xid, w.next) AND x.position + 0 > $4
     UNION ALL
     SELECT x.* FROM events x
      WHERE x.era = $1 AND x.xid = ANY (ARRAY (SELECT pg_snapshot_xip(w.prev)))
-       AND pg_visible_in_snapshot(x.xid, w.next) AND x.position > $4
+       AND pg_visible_in_snapshot(x.xid, w.next) AND x.position + 0 > $4
     LIMIT $6) x),
 n AS MATERIALIZED (SELECT count(*) AS rows FROM c)
 SELECT w.next::text, n.rows, ` + recordedColumns + `

@@ -344,6 +344,7 @@ func TestPageFromFarBehindReadsLittleMore(t *testing.T) {
 	}
 	now := w.count(t, "SELECT 1 + pg_snapshot_xmax(pg_current_snapshot())::text::int")
 	all, snapshot := fmt.Sprintf("'%s'", emptySnapshot), fmt.Sprintf("'%d:%d:'", now, now)
+	beside := fmt.Sprintf("'%d:%d:%d'", now, now+1, now)
 	for _, c := range []struct {
 		name, sql string
 		args      []string
@@ -354,6 +355,8 @@ func TestPageFromFarBehindReadsLittleMore(t *testing.T) {
 		{"slice without an end", readSlice, []string{"1", "30000", "31000", all, "NULL", "500"}, "events_job_position_idx", 8000},
 		{"position", eraAt, []string{"30000", "31024"}, "events_job_position_idx", 8000},
 		{"probe", readWindow, []string{"1", all, "NULL", "0", "500", "2000"}, "events_job_xid_idx", 2000},
+		{"end", readWindow, []string{"1", snapshot, "NULL", "0", "500", "2000"}, "events_job_xid_idx", 0},
+		{"end with stragglers", readWindow, []string{"1", beside, "NULL", "0", "500", "2000"}, "events_job_xid_idx", 0},
 		{"stragglers", firstStraggler, []string{"1", snapshot, "NULL"}, "events_job_xid_idx", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

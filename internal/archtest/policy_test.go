@@ -85,6 +85,7 @@ var policy = map[string][]string{
 	"internal/crashtest/judge": {"domain/...", "eventstore", uuid},
 	"internal/tools/...":       {"internal/devpg", "migrations", "internal/crashtest/judge"},
 	"cmd/...":                  {"..."},
+	"bench/...":                {"..."},
 }
 
 // testSupport may use package testing outside of tests, and only tests may
