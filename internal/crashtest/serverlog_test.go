@@ -89,6 +89,7 @@ var excuses = []judge.Excuse{
 	excuse(`^the database system is (starting up|in recovery mode|not yet accepting connections|shutting down)`, "a client came back before the server could serve it"),
 	excuse(`^pre-existing shared memory block`, "the server was started while backends of the killed one still ran, and is started again"),
 	excuse(`^connection to client lost`, "a client was killed in the middle of a statement"),
+	excuse(`^canceling statement due to user request`, "who asked was told to stop, and withdrew the question"),
 	excuse(`^terminating connection due to administrator command`, "a client was connected when the server was stopped"),
 }
 
