@@ -39,6 +39,12 @@ race: withpg ## Run all tests with the race detector
 restore: ## Lose databases and bring them back as docs/operations.md says
 	@DAYBOOK_RESTORE_ALL=1 go test -count=1 -timeout $(TIMEOUT) ./internal/restoretest
 
+SOAK_MINUTES ?= 10
+
+.PHONY: soak
+soak: ## Run under steady load for SOAK_MINUTES (10); nothing may grow
+	@DAYBOOK_SOAK_MINUTES=$(SOAK_MINUTES) go test -count=1 -v -timeout 0 -run TestSoak ./internal/soaktest
+
 .PHONY: shell
 shell: withpg ## Open a shell with a throw-away PostgreSQL, for single tests and psql
 	@exec bin/withpg -- $${SHELL:-/bin/sh}

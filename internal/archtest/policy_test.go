@@ -80,6 +80,7 @@ var policy = map[string][]string{
 	"internal/natstest":        {"internal/natsjs", nats, natsd},
 	"internal/proctest":        {"internal/natsjs", "internal/pgtest", leak},
 	"internal/restoretest":     {},
+	"internal/soaktest":        {},
 	"internal/archtest":        {},
 	"internal/crashtest":       {},
 	"internal/crashtest/judge": {"domain/...", "eventstore", uuid},

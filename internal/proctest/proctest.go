@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -234,4 +235,63 @@ func ShortDir(t testing.TB) string {
 		}
 	})
 	return dir
+}
+
+// Wait waits until a process has ended that ends by itself, whatever its status.
+func (p *Process) Wait() {
+	p.want.Store(true)
+	<-p.done
+}
+
+// Usage is what a process holds of the system.
+type Usage struct {
+	Resident    int64 // bytes
+	Threads     int
+	Descriptors int
+}
+
+// Usage reads it from /proc.
+func (p *Process) Usage() (u Usage, err error) {
+	dir := fmt.Sprintf("/proc/%d/", p.PID())
+	status, err := os.ReadFile(dir + "status")
+	if err != nil {
+		return u, err
+	}
+	for line := range strings.Lines(string(status)) {
+		switch f := strings.Fields(line); f[0] {
+		case "VmRSS:": // in kB
+			u.Resident, err = strconv.ParseInt(f[1], 10, 64)
+			u.Resident <<= 10
+		case "Threads:":
+			u.Threads, err = strconv.Atoi(f[1])
+		}
+		if err != nil {
+			return u, err
+		}
+	}
+	fds, err := os.ReadDir(dir + "fd")
+	u.Descriptors = len(fds)
+	return u, err
+}
+
+// Metrics reads an engine's metrics, summed over their labels.
+func Metrics(url string) (map[string]float64, error) {
+	status, body, err := Get(url + "/metrics")
+	if err != nil || status != http.StatusOK {
+		return nil, fmt.Errorf("metrics: %d %w", status, err)
+	}
+	sums := map[string]float64{}
+	for line := range strings.Lines(body) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] == "#" {
+			continue
+		}
+		name, _, _ := strings.Cut(f[0], "{")
+		v, err := strconv.ParseFloat(f[len(f)-1], 64)
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %q: %w", line, err)
+		}
+		sums[name] += v
+	}
+	return sums, nil
 }

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,8 +23,34 @@ import (
 	"github.com/daybookhq/daybook/internal/pgtest"
 )
 
-// Program is the path of the program under test, once Main has built it.
-var Program string
+// Program is the path of the program under test. The first call builds it.
+func Program(t testing.TB) string {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var binDir string // made by the first call of program
+
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "daybook-bin-")
+	if err != nil {
+		return "", err
+	}
+	binDir = dir
+	if err := os.Chmod(dir, 0o755); err != nil { // other accounts run it, too
+		return "", err
+	}
+	path := filepath.Join(dir, "daybook")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "github.com/daybookhq/daybook/cmd/daybook")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the program under test: %w\n%s", err, out)
+	}
+	return path, nil
+})
 
 // A test binary with these in its environment is a NATS server.
 const (
@@ -31,39 +58,23 @@ const (
 	natsPortVar = "DAYBOOK_PROCTEST_NATS_PORT"
 )
 
-// Main is for TestMain: it builds the program, runs the tests, and looks for
-// goroutines that they left.
+// Main is for TestMain: it runs the tests, looks for goroutines that they left,
+// and removes the program.
 func Main(m *testing.M) {
 	if dir := os.Getenv(natsDirVar); dir != "" {
 		os.Exit(serveNATS(dir))
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "daybook-bin-")
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	Program = filepath.Join(dir, "daybook")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", Program, "github.com/daybookhq/daybook/cmd/daybook")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the program under test: %v\n%s", err, out)
-		return 1
-	}
 	code := m.Run()
+	if binDir != "" {
+		_ = os.RemoveAll(binDir)
+	}
 	if code == 0 {
 		if err := goleak.Find(pgtest.IgnoreServer()...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			return 1
+			code = 1
 		}
 	}
-	return code
+	os.Exit(code)
 }
 
 func serveNATS(dir string) int {
@@ -141,7 +152,7 @@ func (s Site) Engine(t testing.TB, name, url string) *Process {
 	if s.Lease != "" {
 		args = append(args, "--lease", s.Lease)
 	}
-	p := Launch(t, s.Dir, name, Program, []string{"DATABASE_URL=" + s.DSN, "NATS_URL=" + s.NATS.URL()}, args...)
+	p := Launch(t, s.Dir, name, Program(t), []string{"DATABASE_URL=" + s.DSN, "NATS_URL=" + s.NATS.URL()}, args...)
 	p.URL = url
 	return p
 }
@@ -153,5 +164,5 @@ func (s Site) Worker(t testing.TB, name, url string, slots int) *Process {
 	if url != "" {
 		env = append(env, "DAYBOOK_URL="+url)
 	}
-	return Launch(t, s.Dir, name, Program, env, "worker", "--allow-exec", "--slots", strconv.Itoa(slots))
+	return Launch(t, s.Dir, name, Program(t), env, "worker", "--allow-exec", "--slots", strconv.Itoa(slots))
 }

@@ -69,7 +69,7 @@ func (w *world) shell(owner, block string, env ...string) string {
 func (w *world) try(owner, script string, env ...string) (string, error) {
 	cmd := exec.CommandContext(w.t.Context(), "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = w.dir
-	cmd.Env = append(proctest.Environ(), "PATH="+filepath.Dir(proctest.Program)+":"+w.bin+":"+os.Getenv("PATH"), "HOME="+w.dir,
+	cmd.Env = append(proctest.Environ(), "PATH="+filepath.Dir(proctest.Program(w.t))+":"+w.bin+":"+os.Getenv("PATH"), "HOME="+w.dir,
 		"NATS_URL="+w.nats.URL(), "BACKUPS="+w.backups, "ARCHIVE="+w.archive)
 	cmd.Env = append(cmd.Env, env...)
 	fi, err := os.Stat(owner)

@@ -315,20 +315,11 @@ func (w *world) heard() (all []event) {
 func (w *world) metric(name string) (sum float64) {
 	w.t.Helper()
 	for _, e := range w.engines {
-		_, body, err := proctest.Get(e.URL + "/metrics")
+		m, err := proctest.Metrics(e.URL)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		for line := range strings.Lines(body) {
-			if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
-				f := strings.Fields(rest)
-				v, err := strconv.ParseFloat(f[len(f)-1], 64)
-				if err != nil {
-					w.t.Fatalf("%s: %v", line, err)
-				}
-				sum += v
-			}
-		}
+		sum += m[name]
 	}
 	return sum
 }
