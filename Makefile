@@ -92,6 +92,20 @@ bench-reads: ## Measure every list and detail with a million runs (ARGS="-data D
 bench-peers: build ## Drain the same work through other job queues beside Daybook (ARGS="--rounds 5")
 	@cd bench/peers && exec go run . --daybook ../../bin/daybook $(ARGS)
 
+TORTURE_DIR     ?= bin/torture
+TORTURE_MINUTES ?= 8
+TORTURE_BURST   ?= 100000
+
+# Whatever fails, the tables are made: they say what.
+.PHONY: torture
+torture: withpg ## Kill, freeze, part and starve it for half an hour, and judge it (TORTURE_MINUTES of random faults, TORTURE_BURST runs at the same time)
+	@rm -rf $(TORTURE_DIR); mkdir -p $(TORTURE_DIR); status=0; \
+	export DAYBOOK_CRASH_SAVE=$(abspath $(TORTURE_DIR)) DAYBOOK_CRASH_ALL=1 DAYBOOK_TORTURE_MINUTES=$(TORTURE_MINUTES) DAYBOOK_CRASH_BURST=$(TORTURE_BURST); \
+	bin/withpg -- go test -count=1 -v -timeout 60m ./internal/crashpoint || status=1; \
+	go test -count=1 -v -timeout 90m -run 'TestControl|TestClockMoved|TestDiskFull|TestBurst|TestSabotage|TestNemesis' ./internal/crashtest || status=1; \
+	go run ./internal/tools/judge -table $(TORTURE_DIR) >$(TORTURE_DIR)/results.md || status=1; \
+	cat $(TORTURE_DIR)/results.md; exit $$status
+
 .PHONY: clean
 clean: ## Remove what was built
 	@rm -rf bin

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,9 +82,25 @@ type process struct {
 	ended   chan struct{}
 	err     error // of the process, once it has ended
 	stdin   io.Closer
+	cmd     *exec.Cmd
 
-	mu  sync.Mutex
-	log []string
+	mu   sync.Mutex
+	log  []string
+	hits map[string]bool // points that it told of
+}
+
+// hit reports whether the process told that it came by the point.
+func (p *process) hit(point crashpoint.Point) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hits[point.String()]
+}
+
+func (p *process) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // startEngine starts an engine process; armed is the value of crashpoint.Var,
@@ -106,14 +123,19 @@ func (w *world) startEngine(t *testing.T, id, armed string) *process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{reached: make(chan struct{}), ended: make(chan struct{}), stdin: in}
+	p := &process{reached: make(chan struct{}), ended: make(chan struct{}), stdin: in, cmd: cmd, hits: map[string]bool{}}
+	w.engines = append(w.engines, p)
 	point, _, _ := strings.Cut(armed, ":")
 	go func() {
 		defer close(p.ended)
 		once := sync.OnceFunc(func() { close(p.reached) })
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			p.mu.Lock()
-			p.log = append(p.log, lines.Text())
+			if at, ok := strings.CutPrefix(lines.Text(), crashpoint.Reported); ok {
+				p.hits[at] = true
+			} else {
+				p.log = append(p.log, lines.Text())
+			}
 			p.mu.Unlock()
 			if armed != "" && lines.Text() == crashpoint.Reported+point {
 				once()
@@ -122,6 +144,7 @@ func (w *world) startEngine(t *testing.T, id, armed string) *process {
 		p.err = cmd.Wait()
 	}()
 	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT) // it may have been stopped
 		p.stop(t)
 		if t.Failed() {
 			t.Logf("%s %s:\n%s", id, armed, p.logged())

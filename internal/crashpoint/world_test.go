@@ -3,6 +3,7 @@ package crashpoint_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
@@ -39,6 +41,7 @@ type world struct {
 	requested []uuid.UUID
 	instants  []time.Time // of the scheduled job
 
+	engines    []*process
 	stopWorker func() // before the last engine stops: a worker gives back only what somebody takes
 
 	mu  sync.Mutex
@@ -134,6 +137,29 @@ func (w *world) claim(t *testing.T, n int, lease time.Duration, start bool) {
 	}
 }
 
+// more gives the engine more of everything: runs, some of them claimed and silent,
+// and if asked another stream.
+func (w *world) more(t *testing.T, stream bool) {
+	t.Helper()
+	w.request(t, 3)
+	got, err := w.store.Claim(t.Context(), eventstore.ClaimRequest{Lane: eventstore.NewLane("default", "noop"), Limit: 2, Lease: 2 * time.Second}, outbox.NewWriter("gone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range got.Runs { // the engine may have been first
+		start := eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "gone", Lease: time.Millisecond}}
+		if _, err := w.store.Execute(t.Context(), []eventstore.Command{start}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !stream {
+		return
+	}
+	if err := w.nats.JetStream(t).DeleteStream(t.Context(), protocol.DispatchStream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Fatal(err)
+	}
+}
+
 func (w *world) startWorker(t *testing.T) {
 	t.Helper()
 	wk := worker.New(worker.Config{NATSURL: w.nats.URL(), Slots: 20, Name: "w", DrainTimeout: 5 * time.Second,
@@ -202,9 +228,12 @@ func (w *world) count(t *testing.T, sql string) (n int) {
 
 // check folds the log, which fails on a path that is not legal, an event after a
 // terminal one among them, and compares what is in it with what was asked for.
-func (w *world) check(t *testing.T) {
+//
+// It returns how many runs there were, and how many executions beyond the first of
+// each.
+func (w *world) check(t *testing.T) (n, again int) {
 	t.Helper()
-	page, _, err := w.store.Read(t.Context(), eventstore.Cursor{}, 5000)
+	page, _, err := w.store.Read(t.Context(), eventstore.Cursor{}, 50000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,4 +285,8 @@ func (w *world) check(t *testing.T) {
 	if err != nil || report.Drifted > 0 {
 		t.Errorf("read model differs from the log: %+v, error %v", report, err)
 	}
+	for _, times := range w.ran {
+		again += times - 1
+	}
+	return len(runs), again
 }

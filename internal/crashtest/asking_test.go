@@ -55,8 +55,24 @@ func (a *asker) one(ctx context.Context, n int) {
 	var got struct {
 		RunID uuid.UUID `json:"run_id"`
 	}
+	body := map[string]any{"key": key, "args": witnessArgs{Millis: a.r.IntN(400)}}
+	path := "/v1/jobs/" + a.job + "/runs"
+	if n%5 == 0 { // two ask for the same
+		other := make(chan struct{})
+		go func() {
+			defer close(other)
+			var got struct {
+				RunID uuid.UUID `json:"run_id"`
+			}
+			status, err := post(ctx, a.urls[n%len(a.urls)]+path, body, &got)
+			if err == nil && (status == http.StatusCreated || status == http.StatusOK) {
+				a.note(judge.Asked{What: judge.Request, Job: asked.Job, Key: key, Run: got.RunID, Answered: true})
+			}
+		}()
+		defer func() { <-other }()
+	}
 	for ctx.Err() == nil && !asked.Answered {
-		status, err := a.post(ctx, "/v1/jobs/"+a.job+"/runs", map[string]any{"key": key, "args": witnessArgs{Millis: a.r.IntN(400)}}, &got)
+		status, err := post(ctx, a.url()+path, body, &got)
 		if asked.Answered = err == nil && (status == http.StatusCreated || status == http.StatusOK); !asked.Answered {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -69,7 +85,7 @@ func (a *asker) one(ctx context.Context, n int) {
 	time.Sleep(between(a.r, 0, 300*time.Millisecond))
 	cancel := judge.Asked{What: judge.Cancel, Job: asked.Job, Run: asked.Run}
 	a.note(cancel) // it may happen whatever is answered
-	status, err := a.post(ctx, "/v1/runs/"+asked.Run.String()+"/cancel", map[string]any{}, nil)
+	status, err := post(ctx, a.url()+"/v1/runs/"+asked.Run.String()+"/cancel", map[string]any{}, nil)
 	if err == nil && status == http.StatusOK {
 		cancel.Answered = true
 		a.note(cancel)
@@ -82,14 +98,16 @@ func (a *asker) note(x judge.Asked) {
 	a.log = append(a.log, x)
 }
 
-func (a *asker) post(ctx context.Context, path string, body, into any) (status int, err error) {
+func (a *asker) url() string { return a.urls[a.r.IntN(len(a.urls))] }
+
+func post(ctx context.Context, url string, body, into any) (status int, err error) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.urls[a.r.IntN(len(a.urls))]+path, bytes.NewReader(b))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(b))
 	if err != nil {
 		return 0, err
 	}

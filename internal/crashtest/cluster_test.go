@@ -45,6 +45,7 @@ type cluster struct {
 	links   map[string][]*link // by the pair of processes that they join
 	faults  []judge.Fault
 	healed  time.Time // when the last one was over
+	burst   []judge.Asked
 	options
 }
 
@@ -129,13 +130,13 @@ func (c *cluster) begin() {
 // end stops everything, and tells what there was.
 func (c *cluster) end(s judge.Settings) judge.History {
 	c.t.Helper()
-	requests := c.asker.end()
+	requests := append(c.asker.end(), c.burst...)
 	c.work.pause(c.t, c.store)
 	left := drain(c.t, c.store, c.processes()...)
 	c.leftovers(left)
 	h := collect(c.t, c.store, c.work, c.faults, left)
 	h.Settings, h.Asked, h.Tail = s, requests, c.reader.end()
-	h.Settings.Healed = c.healed
+	h.Settings.Healed, h.Settings.CommitsLost = c.healed, c.commitsLost()
 	readDispatches(c.t, c.admin, &h)
 	if !slices.ContainsFunc(c.faults, func(f judge.Fault) bool { return losesEvents[f.Kind] }) {
 		h.Feed = readFeed(c.t, c.nats.url(), len(h.Events))
@@ -344,32 +345,35 @@ func (c *cluster) rest() { time.Sleep(between(c.r, 0, 3*time.Second)) }
 func (c *cluster) fault(kinds ...string) {
 	c.t.Helper()
 	from := time.Now()
-	strikes := make([]int, len(kinds))
+	strikes := c.inHand()
 	var heal []func()
 	for i, kind := range kinds {
-		strikes[i] = c.inHand()
-		c.t.Logf("%s, with %d runs in hand", kind, strikes[i])
+		c.t.Logf("%s, with %d runs in hand", kind, strikes)
 		switch p, ok := partitions[kind]; {
-		case !ok:
+		case diskFaults[kind] != nil:
+			diskFaults[kind](c)
+		case clusterFaults[kind] != nil:
 			clusterFaults[kind](c)
 		case i+1 < len(kinds):
 			heal = append(heal, c.part(p))
+		case !ok:
+			c.t.Fatalf("no fault is named %q", kind)
 		default:
-			whole := c.part(p)
+			join := c.part(p)
 			time.Sleep(between(c.r, time.Second, 12*time.Second))
-			whole()
+			join()
 		}
 	}
-	for _, whole := range heal {
-		whole()
+	for _, join := range heal {
+		join()
 	}
 	c.healed = time.Now()
 	for i, e := range c.engines {
 		awaitReady(c.t, e, httpURL(c.ports[i]))
 	}
 	c.work.await(c.t, c.processes()...)
-	for i, kind := range kinds {
-		c.faults = append(c.faults, judge.Fault{Kind: kind, Window: judge.Window{From: from, Until: time.Now()}, Stalls: strings.HasSuffix(kind, "frozen"), Strikes: strikes[i]})
+	for _, kind := range kinds {
+		c.faults = append(c.faults, judge.Fault{Kind: kind, Window: judge.Window{From: from, Until: time.Now()}, Stalls: strings.HasSuffix(kind, "frozen"), Strikes: strikes})
 	}
 }
 

@@ -15,6 +15,8 @@ var complaints = map[string][]judge.Excuse{
 	"relay frozen":   frozen,
 	"reaper frozen":  frozen,
 	"claimer frozen": frozen,
+
+	"engine cut off from everything": parted,
 	"database read-only": {
 		excuse(`^cannot execute .* in a read-only transaction`, "the database took no writes"),
 	},

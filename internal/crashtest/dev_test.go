@@ -157,7 +157,7 @@ func TestDevKilled(t *testing.T) {
 	store.Close()
 	d.worker.stop(patience)
 	d.stop(patience)
-	h.Settings = settings(t.Name(), 0)
+	h.Settings = settings("dev killed", 0)
 	save(t, dir, h, d.log, d.worker.log)
 	pass(t, h)
 	t.Logf("from start to ready: %s", durations(d.starts))

@@ -167,7 +167,7 @@ func save(t *testing.T, dir string, h judge.History, logs ...string) string {
 }
 
 // pass gives the verdict.
-func pass(t *testing.T, h judge.History) {
+func pass(t *testing.T, h judge.History) judge.Report {
 	t.Helper()
 	report, v := h.Judge()
 	t.Logf("\n%s", report)
@@ -180,6 +180,7 @@ func pass(t *testing.T, h judge.History) {
 	if report.Duplicates > report.Excused {
 		t.Errorf("%d duplicates, the faults explain %d", report.Duplicates, report.Excused)
 	}
+	return report
 }
 
 // size is how much the commands have written. A journal that is not there yet has

@@ -52,7 +52,7 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "daybook")
-	args := []string{"build", "-ldflags", "-s -w", "-o", binary}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary}
 	if os.Getenv(raceVar) != "" {
 		args = append(args, "-race")
 	}

@@ -40,7 +40,7 @@ var partitions = func() map[string]partition {
 
 // part parts one pair of processes, or all pairs of the kind, and returns what
 // joins them again.
-func (c *cluster) part(p partition) (whole func()) {
+func (c *cluster) part(p partition) (join func()) {
 	links := c.links[p.pair]
 	if c.r.IntN(2) == 0 {
 		n := c.r.IntN(len(links))
@@ -52,7 +52,7 @@ func (c *cluster) part(p partition) (whole func()) {
 	}
 	return func() {
 		for _, k := range links {
-			k.set(linkState(0))
+			k.set(whole)
 		}
 	}
 }
@@ -118,6 +118,15 @@ var serverFaults = map[string]func(*cluster){
 			return names.Err()
 		})
 	},
+	// What is under way arrives when it is long too late.
+	"worker cut off from everything": func(c *cluster) {
+		n := c.r.IntN(len(c.workers))
+		c.cutOff(c.links[workerBroker][n], c.links[workerEngine][n])
+	},
+	"engine cut off from everything": func(c *cluster) {
+		n := c.r.IntN(replicas)
+		c.cutOff(c.links[engineDatabase][n], c.links[engineBroker][n])
+	},
 	"relay frozen": func(c *cluster) { c.freezeAt(crashpoint.RelayPrePublish, 1+c.r.IntN(5)) },
 	"reaper frozen": func(c *cluster) { // with the claims of a dead worker in its hands
 		i := replicas + c.r.IntN(replicas)
@@ -154,6 +163,17 @@ func (c *cluster) restartDatabase() {
 	_ = c.pg.Stop(c.t.Context()) // it says how the server ended
 	c.rest()
 	c.pg.Start(c.t)
+}
+
+// cutOff holds everything up on the links, for longer than a lease.
+func (c *cluster) cutOff(links ...*link) {
+	for _, k := range links {
+		k.set(hole)
+	}
+	time.Sleep(between(c.r, 9*time.Second, 12*time.Second))
+	for _, k := range links {
+		k.set(whole)
+	}
 }
 
 // sql runs statements as the superuser, all on one connection.

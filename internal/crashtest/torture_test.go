@@ -45,17 +45,22 @@ func TestNemesis(t *testing.T) {
 		t.Logf("%s left, fault %d: %q", time.Until(until).Round(time.Second), n, kinds)
 		c.fault(kinds...)
 	}
-	t.Logf("%d answers to a COMMIT were lost on the way", c.commitsLost())
 	c.verdict(settings("nemesis", seed), log)
+	if c.commitsLost() == 0 {
+		t.Error("no answer to a COMMIT was lost on the way")
+	}
 }
 
 // verdict stops everything, saves the history and has it judged. Every fault must
 // have met a run in hand.
-func (c *cluster) verdict(s judge.Settings, log *follower) {
+func (c *cluster) verdict(s judge.Settings, log *follower) judge.Report {
 	c.t.Helper()
 	h := c.end(s)
-	save(c.t, c.dir, h, append(c.logs(), filepath.Join(c.pg.Dir(), "log"))...)
-	pass(c.t, h)
+	dir := save(c.t, c.dir, h, c.logs()...)
+	if err := os.WriteFile(filepath.Join(dir, "postgres.log"), []byte(log.end()), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	report := pass(c.t, h)
 	strikes := map[string]int{}
 	for _, f := range c.faults {
 		strikes[f.Kind] += f.Strikes
@@ -69,6 +74,7 @@ func (c *cluster) verdict(s judge.Settings, log *follower) {
 		checkLog(c.t, p)
 	}
 	checkServerLog(c.t, log, c.excuses()...)
+	return report
 }
 
 // bag gives things in a random order, each one time before any again.

@@ -25,6 +25,8 @@ type Settings struct {
 	Clock time.Duration `json:"clock"`
 	// When all faults were over; zero: they have not been told apart from the rest.
 	Healed time.Time `json:"healed,omitzero"`
+	// Answers to a COMMIT that the database gave and nobody got.
+	CommitsLost int `json:"commits_lost,omitempty"`
 }
 
 // slack is how far apart the clocks of witnesses on one machine may be, the time

@@ -2,6 +2,7 @@
 // a folder as a crash test leaves it.
 //
 //	go run ./internal/tools/judge DIR...
+//	go run ./internal/tools/judge -table DIR    all histories and trials in DIR, as tables in Markdown
 //
 // Its exit status is 1 if one of them breaks an invariant, and 2 if one cannot be read.
 package main
@@ -16,14 +17,26 @@ import (
 
 func main() {
 	list := flag.Bool("invariants", false, "list what is judged, and end")
+	all := flag.String("table", "", "write tables of all histories and trials in this folder")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: judge [-invariants] DIR...\n\nDIR holds a saved history: events.jsonl, faults.jsonl and so on.")
+		fmt.Fprintln(os.Stderr, "usage: judge [-invariants] [-table DIR] DIR...\n\nDIR holds a saved history: events.jsonl, faults.jsonl and so on.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	if *list {
 		for _, i := range judge.Invariants {
 			fmt.Printf("%-4s %s\n", i.ID, i.What)
+		}
+		return
+	}
+	if *all != "" {
+		ok, err := table(os.Stdout, *all)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "judge: %v\n", err)
+			os.Exit(2)
+		}
+		if !ok {
+			os.Exit(1)
 		}
 		return
 	}
