@@ -51,6 +51,7 @@ var decoders = map[string]func([]byte) (Event, error){
 	"JobArchived":        decode[JobArchived],
 	"FiresSkipped":       decode[FiresSkipped],
 	"ZoneRulesChanged":   decode[ZoneRulesChanged],
+	"RunsRetired":        decode[RunsRetired],
 	"RunScheduled":       decode[RunScheduled],
 	"RunClaimed":         decode[RunClaimed],
 	"RunStarted":         decode[RunStarted],

@@ -65,8 +65,15 @@ func goldenEvents() map[string]Event {
 		"JobPaused.v1":          JobPaused{Reason: "maintenance"},
 		"JobResumed.v1":         JobResumed{Reason: "done"},
 		"JobArchived.v1":        JobArchived{Reason: "replaced"},
-		"ZoneRulesChanged.v1":   ZoneRulesChanged{Zone: "Africa/Cairo", Fingerprint: "89abcdef01234567", NextFire: &goldenAt},
-		"FiresSkipped.v1":       FiresSkipped{From: goldenAt, To: goldenAt.Add(3 * time.Hour), Count: 4, Reason: SkipCatchupWindow},
+		"RunsRetired.v1": RunsRetired{
+			Month: "2026-03", File: "runs-2026-03-0123456789ab.jsonl", SHA256: strings.Repeat("0123456789abcdef", 4), Last: true, Job: "nightly-report",
+			Runs: 31, Slots: 30, Succeeded: 27, Failed: 1, Cancelled: 1, Skipped: 2, LastSuccessAt: &goldenAt, LastFailureAt: &goldenAt,
+			LastSuccessRun: &goldenOther, LastFinishedAt: &goldenAt, LastRun: &goldenOther,
+			Skips:     []RetiredRange{{From: goldenAt, To: goldenAt.Add(24 * time.Hour), Count: 2, Reason: SkippedOverlap}},
+			Backfills: []RetiredRange{{From: goldenAt, To: goldenAt, Count: 1}},
+		},
+		"ZoneRulesChanged.v1": ZoneRulesChanged{Zone: "Africa/Cairo", Fingerprint: "89abcdef01234567", NextFire: &goldenAt},
+		"FiresSkipped.v1":     FiresSkipped{From: goldenAt, To: goldenAt.Add(3 * time.Hour), Count: 4, Reason: SkipCatchupWindow},
 		"RunScheduled.v1": RunScheduled{
 			JobID: goldenJob, Job: "nightly-report", JobVersion: 3, Origin: OriginSchedule, ScheduledAt: goldenAt, ReadyAt: goldenAt.Add(time.Microsecond),
 			Nominal: "2026-03-08T02:30", CatchUp: true, Queue: "default", Kind: KindExec, Priority: 5,

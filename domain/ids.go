@@ -50,6 +50,21 @@ func micros(t time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(t.UnixMicro()))
 }
 
+// FirstID is the lowest id that a run of that instant or a later one can have.
+func FirstID(t time.Time) (id uuid.UUID) {
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(t.UnixMilli()))
+	copy(id[:6], ms[2:])
+	return id
+}
+
+// InstantOf is the instant in a run's id, to the millisecond.
+func InstantOf(run uuid.UUID) time.Time {
+	var ms [8]byte
+	copy(ms[2:], run[:6])
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:]))).UTC()
+}
+
 func timed(t time.Time, sum [sha256.Size]byte) uuid.UUID {
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(t.UnixMilli()))

@@ -40,7 +40,9 @@ func EvolveJob(j Job, event JobEvent, at time.Time) (Job, error) {
 	illegal := func(why string) (Job, error) {
 		return j, &IllegalEventError{Stream: j.ID, Version: j.Version + 1, State: j.phase(), Event: event.EventType(), Why: why}
 	}
-	if _, opening := event.(JobCreated); opening != (j.Version == 0 || j.Archived) {
+	// An archived job's runs are let go of like any other's.
+	_, retiring := event.(RunsRetired)
+	if _, opening := event.(JobCreated); opening != (j.Version == 0 || j.Archived) && !(retiring && j.Version > 0) {
 		return illegal("JobCreated opens a stream that is new or archived, and nothing else does")
 	}
 	next := j
@@ -71,7 +73,7 @@ func EvolveJob(j Job, event JobEvent, at time.Time) (Job, error) {
 		if j.Paused {
 			return illegal("a paused job has no instants to skip")
 		}
-	case ZoneRulesChanged:
+	case ZoneRulesChanged, RunsRetired:
 	}
 	return next, nil
 }

@@ -1,6 +1,10 @@
 package domain
 
-import "time"
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // JobEvent is a fact of a job's stream.
 //
@@ -58,6 +62,42 @@ type ZoneRulesChanged struct {
 	NextFire    *time.Time `json:"next_fire,omitempty"`
 }
 
+// RunsRetired says that the job's runs of a month have been exported for the log
+// to let go of them, and keeps what must outlast their events. It counts once the
+// log has dropped what the file with that checksum holds. Of several for one
+// file, all but the last have ranges only.
+type RunsRetired struct {
+	Month  string `json:"month"` // of the runs' ids in UTC, such as 2025-10
+	File   string `json:"file"`
+	SHA256 string `json:"sha256"`
+	Last   bool   `json:"last"`
+
+	Job            string     `json:"job,omitempty"`
+	Runs           int        `json:"runs,omitempty"`
+	Slots          int        `json:"slots,omitempty"` // of the runs, those at instants
+	Succeeded      int        `json:"succeeded,omitempty"`
+	Failed         int        `json:"failed,omitempty"`
+	Cancelled      int        `json:"cancelled,omitempty"`
+	Skipped        int        `json:"skipped,omitempty"`
+	LastSuccessAt  *time.Time `json:"last_success_at,omitempty"`
+	LastFailureAt  *time.Time `json:"last_failure_at,omitempty"`
+	LastSuccessRun *uuid.UUID `json:"last_success_run,omitempty"`
+	LastFinishedAt *time.Time `json:"last_finished_at,omitempty"`
+	LastRun        *uuid.UUID `json:"last_run,omitempty"`
+
+	Skips     []RetiredRange `json:"skips,omitempty"`     // instants whose run was skipped
+	Backfills []RetiredRange `json:"backfills,omitempty"` // instants whose run was backfilled
+}
+
+// RetiredRange stands for as many slots of the job, one after the other, as it
+// counts: what has no slot between From and To is not meant.
+type RetiredRange struct {
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"` // included
+	Count  int       `json:"count"`
+	Reason string    `json:"reason,omitempty"`
+}
+
 // Reasons of FiresSkipped.
 const (
 	SkipMisfire       = "misfire"        // the policy is skip, or latest and a later instant runs
@@ -74,6 +114,7 @@ func (JobResumed) EventType() string       { return "JobResumed" }
 func (JobArchived) EventType() string      { return "JobArchived" }
 func (FiresSkipped) EventType() string     { return "FiresSkipped" }
 func (ZoneRulesChanged) EventType() string { return "ZoneRulesChanged" }
+func (RunsRetired) EventType() string      { return "RunsRetired" }
 
 func (JobCreated) jobEvent()       {}
 func (JobUpdated) jobEvent()       {}
@@ -82,3 +123,4 @@ func (JobResumed) jobEvent()       {}
 func (JobArchived) jobEvent()      {}
 func (FiresSkipped) jobEvent()     {}
 func (ZoneRulesChanged) jobEvent() {}
+func (RunsRetired) jobEvent()      {}

@@ -338,13 +338,17 @@ func (s *Store) explainLost(ctx context.Context, tx *txn, w *jobWrites, lost []f
 
 // recordJobEvent applies an event to the job's row and adds it to the log.
 func (s *Store) recordJobEvent(w *jobWrites, j *jobRow, e domain.JobEvent, now time.Time) error {
+	return s.recordJobEventBy(w, j, e, now, Meta{})
+}
+
+func (s *Store) recordJobEventBy(w *jobWrites, j *jobRow, e domain.JobEvent, now time.Time, m Meta) error {
 	at := domain.EventTime(j.ChangedAt, now)
 	next, err := domain.EvolveJob(j.Job, e, at)
 	if err != nil {
 		return err
 	}
 	j.Job = next
-	return w.events.add(j.ID, j.Version, at, s.meta(Meta{}), e)
+	return w.events.add(j.ID, j.Version, at, s.meta(m), e)
 }
 
 func (w *jobWrites) queueJobs(b *pgx.Batch) error {

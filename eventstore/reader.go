@@ -26,12 +26,15 @@ type Cursor struct {
 	PrevFloor   int64 `json:"prev_floor,omitempty"`
 	NextFloor   int64 `json:"next_floor,omitempty"`
 	NextCeiling int64 `json:"next_ceiling,omitempty"`
+
+	// Low is the low mark that the reader knew when it began where it began.
+	Low int64 `json:"low,omitempty"`
 }
 
 // Validate reports a cursor that cannot have come from a reader. What it accepts
 // is at worst a wrong place.
 func (c Cursor) Validate() error {
-	if c.Era < 0 || min(c.Position, c.PrevFloor, c.NextFloor, c.NextCeiling) < 0 || c.Next != "" && c.Prev == "" || c.Era > 0 && c.Prev == "" {
+	if c.Era < 0 || min(c.Position, c.PrevFloor, c.NextFloor, c.NextCeiling, c.Low) < 0 || c.Next != "" && c.Prev == "" || c.Era > 0 && c.Prev == "" {
 		return errors.New("not a place in the log")
 	}
 	for _, s := range []string{c.Prev, c.Next} {
@@ -121,7 +124,9 @@ type era struct {
 // stream in the order of their versions. It never waits for a writer. Fewer
 // events than the limit mean that the reader was at the end; the returned cursor
 // is where to go on, also when there was nothing. A page costs the same however
-// far from the end it is.
+// far from the end it is. The error is a *RetiredError if the log has let go of
+// events that the cursor does not have behind it; from the zero Cursor on there is
+// what is kept.
 func (s *Store) Read(ctx context.Context, c Cursor, limit int) ([]Recorded, Cursor, error) {
 	var out []Recorded
 	for {
@@ -130,7 +135,11 @@ func (s *Store) Read(ctx context.Context, c Cursor, limit int) ([]Recorded, Curs
 			if err != nil {
 				return nil, c, err
 			}
-			c = Cursor{Era: first.number, Prev: emptySnapshot}
+			low, err := s.LowMark(ctx)
+			if err != nil {
+				return nil, c, err
+			}
+			c = Cursor{Era: first.number, Prev: emptySnapshot, Low: low.Position}
 		}
 		later, err := s.eraAfter(ctx, c.Era)
 		if err != nil {
@@ -139,6 +148,10 @@ func (s *Store) Read(ctx context.Context, c Cursor, limit int) ([]Recorded, Curs
 		page, next, done, err := s.readPage(ctx, c, later, limit-len(out))
 		if err != nil {
 			return nil, c, fmt.Errorf("read log: %w", err)
+		}
+		// After the page, not before: what is there now was there for the page.
+		if err := s.checkKept(ctx, c); err != nil {
+			return nil, c, err
 		}
 		out, c = append(out, page...), next
 		if done || len(out) >= limit {
@@ -172,9 +185,9 @@ func (s *Store) readPage(ctx context.Context, c Cursor, later era, limit int) (p
 	case more: // stay inside the window
 		return page, c, false, nil
 	case later.number != 0 && c.Next == "": // the past era is finished
-		return page, Cursor{Era: later.number, Prev: emptySnapshot}, false, nil
+		return page, Cursor{Era: later.number, Prev: emptySnapshot, Low: c.Low}, false, nil
 	}
-	return page, Cursor{Era: c.Era, Prev: c.Next, PrevFloor: c.NextFloor}, present, nil
+	return page, Cursor{Era: c.Era, Prev: c.Next, PrevFloor: c.NextFloor, Low: c.Low}, present, nil
 }
 
 // readProbed reads a window that is small enough to be sorted. For another it
@@ -298,6 +311,10 @@ func (s *Store) eraAfter(ctx context.Context, number int) (later era, err error)
 	return later, nil
 }
 
+// Index: eras_pkey for max(era); retired_months has a row a month.
+const endOfLog = `
+SELECT (SELECT max(era) FROM eras), pg_current_snapshot()::text, (SELECT coalesce(max(position), 0) FROM retired_months WHERE dropped_at IS NOT NULL)`
+
 // End is a cursor at the end of the log: everything that is committed now is
 // behind it.
 func (s *Store) End(ctx context.Context) (Cursor, error) {
@@ -305,7 +322,7 @@ func (s *Store) End(ctx context.Context) (Cursor, error) {
 	var last int64
 	b := &pgx.Batch{}
 	b.Queue(lastPosition).QueryRow(func(row pgx.Row) error { return row.Scan(&last) }) // before the snapshot is taken
-	b.Queue("SELECT (SELECT max(era) FROM eras), pg_current_snapshot()::text").QueryRow(func(row pgx.Row) error { return row.Scan(&c.Era, &c.Prev) })
+	b.Queue(endOfLog).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Era, &c.Prev, &c.Low) })
 	if err := s.loops.SendBatch(ctx, b).Close(); err != nil {
 		return c, fmt.Errorf("read end of log: %w", err)
 	}
@@ -318,6 +335,7 @@ const eraAt = `SELECT e.era FROM events e WHERE e.position > $1 AND e.position <
 
 // After is a cursor from which to read what has a position above the given one,
 // among what is committed now; what commits later follows whatever its position.
+// The error is a *RetiredError for a position below the low mark.
 func (s *Store) After(ctx context.Context, position int64) (Cursor, error) {
 	if position <= 0 {
 		return Cursor{}, nil
@@ -326,13 +344,20 @@ func (s *Store) After(ctx context.Context, position int64) (Cursor, error) {
 	if err != nil {
 		return end, err
 	}
+	if position < end.Low {
+		low, err := s.LowMark(ctx)
+		if err != nil {
+			return end, err
+		}
+		return end, &RetiredError{Low: low}
+	}
 	var last int64
 	if err := s.loops.QueryRow(ctx, lastPosition).Scan(&last); err != nil {
 		return end, fmt.Errorf("find position %d: %w", position, err)
 	}
 	const narrowest, widest = 1 << 10, 1 << 20
 	for low, span := position, int64(narrowest); low < last; low, span = low+span, min(2*span, widest) {
-		c := Cursor{Prev: emptySnapshot, Position: position}
+		c := Cursor{Prev: emptySnapshot, Position: position, Low: end.Low}
 		err := s.loops.QueryRow(ctx, eraAt, low, low+span).Scan(&c.Era)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
 )
 
@@ -58,6 +59,9 @@ func Check(ctx context.Context, store *eventstore.Store, name string, sample int
 	if sample > 0 {
 		run = func(ctx context.Context) error { return c.sample(ctx, sample) }
 	}
+	if err := c.noteRetired(ctx); err != nil {
+		return c.report, fmt.Errorf("check %s: %w", name, err)
+	}
 	if err := run(ctx); err != nil {
 		return c.report, fmt.Errorf("check %s: %w", name, err)
 	}
@@ -65,8 +69,31 @@ func Check(ctx context.Context, store *eventstore.Store, name string, sample int
 }
 
 type checker struct {
-	store  *eventstore.Store
-	report CheckReport
+	store   *eventstore.Store
+	report  CheckReport
+	retired []eventstore.RetiredMonth // that the log has let go of
+}
+
+func (c *checker) noteRetired(ctx context.Context) (err error) {
+	all, err := c.store.RetiredMonths(ctx)
+	for _, m := range all {
+		if m.DroppedAt != nil {
+			c.retired = append(c.retired, m)
+		}
+	}
+	return err
+}
+
+// isRetired reports whether a run without a stream is no wonder: the rows of a
+// month go after its events.
+func (c *checker) isRetired(run uuid.UUID) bool {
+	at := domain.InstantOf(run)
+	for _, m := range c.retired {
+		if !at.Before(m.Month) && at.Before(m.Month.AddDate(0, 1, 0)) {
+			return true
+		}
+	}
+	return false
 }
 
 const checkedPage = 10_000
@@ -204,16 +231,26 @@ func queryRows[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql
 }
 
 // Statistics are compared with the runs, which have been compared with the log:
-// both are written in the same transactions. Index: none; this reads all of the
-// table, in the order of run_summaries_job.
+// both are written in the same transactions. Retired runs count as their jobs'
+// streams tell; rows that they have left do not. Index: none; this reads all of
+// the table, in the order of run_summaries_job, and all events of jobs.
 const checkStats = `
-WITH r AS (
-  SELECT job_id, count(*) FILTER (WHERE state = 'succeeded') AS succeeded, count(*) FILTER (WHERE state = 'failed') AS failed,
-         count(*) FILTER (WHERE state = 'cancelled') AS cancelled, count(*) FILTER (WHERE state = 'skipped') AS skipped,
-         max(finished_at) FILTER (WHERE state = 'succeeded') AS last_success_at, max(finished_at) FILTER (WHERE state = 'failed') AS last_failure_at,
-         max(run_id::text) FILTER (WHERE state = 'succeeded') AS last_success_run, max(finished_at) AS last_finished_at,
-         (max(ARRAY[to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), run_id::text]))[2] AS last_run_id
-    FROM run_summaries WHERE state IN ('succeeded', 'failed', 'cancelled', 'skipped') GROUP BY job_id),
+WITH counted AS (
+  SELECT job_id, (state = 'succeeded')::int AS succeeded, (state = 'failed')::int AS failed, (state = 'cancelled')::int AS cancelled, (state = 'skipped')::int AS skipped,
+         CASE state WHEN 'succeeded' THEN finished_at END AS last_success_at, CASE state WHEN 'failed' THEN finished_at END AS last_failure_at,
+         CASE state WHEN 'succeeded' THEN run_id END AS last_success_run, finished_at AS last_finished_at, run_id AS last_run
+    FROM run_summaries s WHERE state IN ('succeeded', 'failed', 'cancelled', 'skipped')
+     AND NOT (EXISTS (SELECT FROM retired_months m WHERE m.dropped_at IS NOT NULL AND s.run_id >= daybook_run_bound(m.month::timestamp AT TIME ZONE 'UTC')
+                         AND s.run_id < daybook_run_bound((m.month + interval '1 month') AT TIME ZONE 'UTC'))
+              AND NOT EXISTS (SELECT FROM events e WHERE e.category = 'run' AND e.stream_id = s.run_id AND e.version = 1))
+  UNION ALL
+  SELECT job_id, succeeded, failed, cancelled, skipped, last_success_at, last_failure_at, last_success_run, last_finished_at, last_run FROM retired_runs),
+     r AS (
+  SELECT job_id, sum(succeeded)::bigint AS succeeded, sum(failed)::bigint AS failed, sum(cancelled)::bigint AS cancelled, sum(skipped)::bigint AS skipped,
+         max(last_success_at) AS last_success_at, max(last_failure_at) AS last_failure_at,
+         max(last_success_run::text) AS last_success_run, max(last_finished_at) AS last_finished_at,
+         (max(ARRAY[to_char(last_finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), last_run::text]))[2] AS last_run_id
+    FROM counted GROUP BY job_id),
      s AS (
   SELECT job_id, succeeded, failed, cancelled, skipped, last_success_at, last_failure_at, last_success_run::text, last_finished_at, last_run_id::text FROM job_stats)
 SELECT coalesce(s.job_id, r.job_id)::text, coalesce(r::text, 'null'), coalesce(s::text, 'null')

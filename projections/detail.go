@@ -74,7 +74,8 @@ SELECT attempt, head, tail, total_bytes, result, progress, coalesce(message, '')
 
 // GetRun folds the run from the log: it is there as soon as it is committed, and
 // never older than the log. A run whose stream is no longer kept is answered
-// from the projection. eventstore.ErrNotFound if there is no such run.
+// from the projection while that has it; then the error is a
+// *eventstore.RetiredError. eventstore.ErrNotFound if there is no such run.
 func (r *Reader) GetRun(ctx context.Context, id uuid.UUID) (RunDetail, error) {
 	recs, err := r.store.ReadStream(ctx, domain.CategoryRun, id)
 	if err != nil && !errors.Is(err, eventstore.ErrNotFound) {
@@ -84,7 +85,7 @@ func (r *Reader) GetRun(ctx context.Context, id uuid.UUID) (RunDetail, error) {
 	if d.Version == 0 {
 		found, err := r.summary(ctx, id)
 		if err != nil {
-			return RunDetail{}, err
+			return RunDetail{}, r.goneOr(ctx, id, err)
 		}
 		d.RunSummary = found
 		if d.Problem == "" {
@@ -108,12 +109,24 @@ func (r *Reader) GetRun(ctx context.Context, id uuid.UUID) (RunDetail, error) {
 	return d, nil
 }
 
+// goneOr turns the error that there is no such run into one that tells where it
+// is, if the log has let go of the month that it would be in.
+func (r *Reader) goneOr(ctx context.Context, run uuid.UUID, err error) error {
+	if !errors.Is(err, eventstore.ErrNotFound) {
+		return err
+	}
+	if gone := r.store.Retired(ctx, domain.InstantOf(run)); gone != nil {
+		return gone
+	}
+	return err
+}
+
 // RunAsOf is the run as it stood at an instant, without outputs and leases.
 // eventstore.ErrNotFound if it did not exist yet.
 func (r *Reader) RunAsOf(ctx context.Context, id uuid.UUID, at time.Time) (RunDetail, error) {
 	recs, err := r.store.ReadStream(ctx, domain.CategoryRun, id)
 	if err != nil {
-		return RunDetail{}, err
+		return RunDetail{}, r.goneOr(ctx, id, err)
 	}
 	n := 0
 	for n < len(recs) && !recs[n].At.After(at) {

@@ -48,7 +48,7 @@ func historyEvent(rec eventstore.Recorded) HistoryEvent {
 func (r *Reader) RunEvents(ctx context.Context, id uuid.UUID) ([]HistoryEvent, error) {
 	recs, err := r.store.ReadStream(ctx, domain.CategoryRun, id)
 	if err != nil {
-		return nil, err
+		return nil, r.goneOr(ctx, id, err)
 	}
 	out := make([]HistoryEvent, len(recs))
 	for i, rec := range recs {

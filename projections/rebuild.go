@@ -85,7 +85,10 @@ func (f *Follower) beginRebuild(ctx context.Context, m *member, name string) err
 		if _, err := tx.Exec(ctx, "DELETE FROM projection_parked WHERE projection = $1", m.Name()); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "SELECT daybook_rebuild_begin($1)", name)
+		if _, err := tx.Exec(ctx, "SELECT daybook_rebuild_begin($1)", name); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, beginStats)
 		return err
 	})
 	if err != nil {
@@ -93,6 +96,14 @@ func (f *Follower) beginRebuild(ctx context.Context, m *member, name string) err
 	}
 	return nil
 }
+
+// Statistics begin with the runs that the log has let go of. No month goes while
+// a rebuild has not read it. Index: none; all events of jobs are read.
+const beginStats = `
+INSERT INTO job_stats_next (job_id, job, succeeded, failed, cancelled, skipped, last_success_at, last_failure_at, last_success_run, last_finished_at, last_run_id)
+SELECT job_id, max(job), sum(succeeded), sum(failed), sum(cancelled), sum(skipped), max(last_success_at), max(last_failure_at),
+       max(last_success_run::text)::uuid, max(last_finished_at), (array_agg(last_run ORDER BY last_finished_at DESC, last_run DESC))[1]
+  FROM retired_runs GROUP BY job_id`
 
 // catchUp steps until a page was at the end of the log.
 func (f *Follower) catchUp(ctx context.Context, m *member, progress func(Progress)) error {

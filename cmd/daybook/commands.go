@@ -9,7 +9,7 @@ import (
 
 // clientCommands are the commands that ask a deployment.
 func clientCommands(a *app) []*cobra.Command {
-	return []*cobra.Command{newJob(a), newRun(a), newEvents(a), newImport(a), newQueue(a), newOutbox(a), newToken(a), newExplain(a), newAudit(a), newProjection(a), newVersion(a)}
+	return []*cobra.Command{newJob(a), newRun(a), newEvents(a), newImport(a), newQueue(a), newOutbox(a), newToken(a), newExplain(a), newAudit(a), newProjection(a), newRetention(a), newVersion(a)}
 }
 
 // group is a command that only has commands below it.

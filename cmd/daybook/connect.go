@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
+	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/client"
 	"github.com/daybookhq/daybook/migrations"
 )
@@ -56,6 +57,16 @@ func (a *app) with(cmd *cobra.Command, f func(ctx context.Context, c client.Clie
 		return err
 	}
 	return a.withTarget(cmd.Context(), o, f)
+}
+
+// withStore connects to the database itself, for what is done there.
+func (a *app) withStore(ctx context.Context, o client.Options, f func(ctx context.Context, store *eventstore.Store) error) error {
+	store, err := eventstore.Open(ctx, eventstore.Config{DSN: o.DSN, OpsConns: 1, LoopConns: 3, Actor: o.Actor})
+	if err == nil {
+		err = f(ctx, store)
+		store.Close()
+	}
+	return explainSchema(ctx, o.DSN, err)
 }
 
 func (a *app) withTarget(ctx context.Context, o client.Options, f func(ctx context.Context, c client.Client) error) error {

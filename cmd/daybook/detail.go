@@ -38,6 +38,11 @@ func (a *app) jobDetail(event domain.JobEvent) string {
 		return e.Reason
 	case domain.FiresSkipped:
 		return fmt.Sprintf("%s from %s to %s: %s", count(e.Count, "instant"), a.clock(e.From), a.clock(e.To), e.Reason)
+	case domain.RunsRetired:
+		if !e.Last {
+			return fmt.Sprintf("runs of %s, in part", e.Month)
+		}
+		return fmt.Sprintf("%s of %s to %s", count(e.Runs, "run"), e.Month, e.File)
 	case domain.ZoneRulesChanged:
 		return fmt.Sprintf("new rules of %s, next %s", e.Zone, a.clockOr(e.NextFire, "never"))
 	}

@@ -99,7 +99,7 @@ func (a *app) dev(ctx context.Context, o devOptions) (err error) {
 		return err
 	}
 	defer nc.Close()
-	n, err := openNode(ctx, pg.dsn("daybook_engine"), nc, topology, engine.AllRoles, l, log)
+	n, err := openNode(ctx, pg.dsn("daybook_engine"), nc, topology, engine.AllRoles, filepath.Join(dir, retentionDirName), l, log)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,8 @@ func newEventsTail(a *app) *cobra.Command {
 		Short: "Read events in commit-safe order",
 		Long: `Reads the log from the beginning, from the event after a position, or from its end: no
 event is missed, none comes twice, and the events of a stream come in the order of their
-versions. Positions need not grow from one event to the next.
+versions. Positions need not grow from one event to the next. What retention has let go of
+is missing from the beginning; a position below the low mark is refused and the mark named.
 
 On a terminal the events are lines for people, otherwise JSON, one event a line. With
 --follow it goes on with what comes, until it is interrupted (exit code 130).`,
@@ -83,7 +84,7 @@ On a terminal the events are lines for people, otherwise JSON, one event a line.
 
 // eventTypes are the types that this version knows.
 var eventTypes = []string{
-	"JobCreated", "JobUpdated", "JobPaused", "JobResumed", "JobArchived", "FiresSkipped", "ZoneRulesChanged",
+	"JobCreated", "JobUpdated", "JobPaused", "JobResumed", "JobArchived", "FiresSkipped", "ZoneRulesChanged", "RunsRetired",
 	"RunScheduled", "RunClaimed", "RunStarted", "RunReleased", "RunRetryScheduled", "RunSnoozed", "RunInterrupted",
 	"RunCancelRequested", "RunSucceeded", "RunFailed", "RunCancelled", "RunSkipped",
 }

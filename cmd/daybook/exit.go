@@ -22,7 +22,7 @@ func exitCodeOf(err error) int {
 	case isA[*eventstore.RequestError](err), isA[*projections.FilterError](err), isA[*schedule.Error](err),
 		isA[*jobsfile.Errors](err), isA[*eventstore.BackfillError](err), errors.Is(err, outbox.ErrNothingSelected):
 		return exitUsage
-	case errors.Is(err, eventstore.ErrNotFound):
+	case errors.Is(err, eventstore.ErrNotFound), isA[*eventstore.RetiredError](err):
 		return exitNotFound
 	case isA[*client.ConflictError](err), isA[*client.NotFinishedError](err), isA[*client.FinishedError](err),
 		errors.Is(err, eventstore.ErrVersionConflict):

@@ -49,7 +49,7 @@ func (n *node) close() {
 }
 
 // openNode connects an engine. The NATS connection stays the caller's.
-func openNode(ctx context.Context, dsn string, nc *nats.Conn, topology natsjs.Topology, roles engine.Roles, l net.Listener, log *slog.Logger) (*node, error) {
+func openNode(ctx context.Context, dsn string, nc *nats.Conn, topology natsjs.Topology, roles engine.Roles, retentionDir string, l net.Listener, log *slog.Logger) (*node, error) {
 	have, err := migrations.Current(ctx, dsn)
 	if err != nil {
 		return nil, &exitError{code: exitUnreachable, err: err}
@@ -68,7 +68,7 @@ func openNode(ctx context.Context, dsn string, nc *nats.Conn, topology natsjs.To
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	e, err := engine.New(engine.Config{ID: id, Host: hostname(), Version: version(), Roles: roles, Store: store, NATS: nc,
-		Topology: topology, Registry: registry, Logger: log})
+		Topology: topology, Registry: registry, Logger: log, RetentionDir: retentionDir})
 	if err != nil {
 		store.Close()
 		return nil, err

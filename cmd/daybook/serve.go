@@ -14,9 +14,9 @@ import (
 
 func newServe(a *app) *cobra.Command {
 	var o struct {
-		database, nats, creds, http, roles, level string
-		replicas                                  int
-		lease                                     domain.LeaseBudget
+		database, nats, creds, http, roles, level, retentionDir string
+		replicas                                                int
+		lease                                                   domain.LeaseBudget
 	}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -61,7 +61,7 @@ with its settings; 'daybook migrate up' makes the schema and the role.`,
 				return err
 			}
 			defer nc.Close()
-			n, err := untilThere(ctx, log, func() (*node, error) { return openNode(ctx, dsn, nc, topology, roles, l, log) })
+			n, err := untilThere(ctx, log, func() (*node, error) { return openNode(ctx, dsn, nc, topology, roles, o.retentionDir, l, log) })
 			if err != nil {
 				_ = l.Close()
 				if ctx.Err() != nil {
@@ -83,6 +83,7 @@ with its settings; 'daybook migrate up' makes the schema and the role.`,
 	f.StringVar(&o.roles, "roles", "engine,relay,projections,feed,api", "parts of the engine to run here")
 	f.IntVar(&o.replicas, "nats-replicas", 3, "replicas of the streams: 1 for a single NATS server, 3 or 5 in a cluster")
 	addLease(f, &o.lease)
+	f.StringVar(&o.retentionDir, "retention-dir", "", "directory that months of runs are exported to before the log lets go of them; without it, it lets go of none")
 	f.StringVar(&o.level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }

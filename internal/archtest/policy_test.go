@@ -29,11 +29,12 @@ var policy = map[string][]string{
 	"domain/schedule": {},
 
 	// Storage knows PostgreSQL, and nothing of NATS or HTTP.
-	"migrations":           {pgx, goose},
-	"eventstore":           {"domain/...", "internal/crashpoint", uuid, pgx, xsync},
-	"outbox":               {"domain/...", "eventstore", "worker/protocol", "internal/crashpoint", uuid, pgx, watermill, wmSQL, xsync}, // a dispatch is stored as it is sent
-	"projections":          {"domain/...", "eventstore", "worker/protocol", "internal/crashpoint", uuid, pgx, watermill, xsync},
-	"projections/evidence": {"domain/...", "eventstore", "projections", uuid, pgx},
+	"migrations":            {pgx, goose},
+	"eventstore":            {"domain/...", "internal/crashpoint", uuid, pgx, xsync},
+	"outbox":                {"domain/...", "eventstore", "worker/protocol", "internal/crashpoint", uuid, pgx, watermill, wmSQL, xsync}, // a dispatch is stored as it is sent
+	"projections":           {"domain/...", "eventstore", "worker/protocol", "internal/crashpoint", uuid, pgx, watermill, xsync},
+	"projections/evidence":  {"domain/...", "eventstore", "projections", uuid, pgx},
+	"projections/retention": {"domain/...", "eventstore", "internal/crashpoint", uuid, pgx},
 
 	// Leaves that all but the domain and what user programs import may use.
 	"internal/crashpoint": {},

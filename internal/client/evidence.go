@@ -16,6 +16,7 @@ import (
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/projections"
 	"github.com/daybookhq/daybook/projections/evidence"
+	"github.com/daybookhq/daybook/projections/retention"
 )
 
 // Evidence is what the log proves.
@@ -27,6 +28,9 @@ type Evidence interface {
 	Coverage(ctx context.Context, job string, from, to time.Time) (evidence.Coverage, error)
 	// Verify folds the whole log and holds everything else against it.
 	Verify(ctx context.Context, progress func(events int)) (evidence.Report, error)
+	// Retention tells what is kept and for how long, what is due to go and what is
+	// gone.
+	Retention(ctx context.Context) (retention.Plan, error)
 	// Export writes events, a line of JSON each, in commit-safe order.
 	Export(ctx context.Context, w io.Writer, e Export) (Exported, error)
 	// Projections tells how far each read model is.
@@ -72,6 +76,11 @@ func (d *Database) Coverage(ctx context.Context, job string, from, to time.Time)
 // Verify implements [Evidence].
 func (d *Database) Verify(ctx context.Context, progress func(int)) (evidence.Report, error) {
 	return d.audit().Verify(ctx, progress)
+}
+
+// Retention implements [Evidence].
+func (d *Database) Retention(ctx context.Context) (retention.Plan, error) {
+	return retention.PlanOf(ctx, d.store)
 }
 
 // Projections implements [Evidence].

@@ -45,6 +45,11 @@ const (
 	FeedPostPublish // the checkpoint is where it was
 	FeedPostSave
 
+	RetentionPostExport // the file is complete and not recorded
+	RetentionPostVerify // and the jobs are not told
+	RetentionPreDrop    // they are
+	RetentionPostDrop   // rows of read models are left
+
 	count
 )
 
@@ -88,6 +93,11 @@ var table = [count]struct {
 	FeedPostRead:    {"feed.post_read", true},
 	FeedPostPublish: {"feed.post_publish", true},
 	FeedPostSave:    {"feed.post_save", false},
+
+	RetentionPostExport: {"retention.post_export", true},
+	RetentionPostVerify: {"retention.post_verify", true},
+	RetentionPreDrop:    {"retention.pre_drop", true},
+	RetentionPostDrop:   {"retention.post_drop", true},
 }
 
 // String is the point's name.

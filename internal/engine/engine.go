@@ -22,6 +22,7 @@ import (
 	"github.com/daybookhq/daybook/internal/natsjs"
 	"github.com/daybookhq/daybook/outbox"
 	"github.com/daybookhq/daybook/projections"
+	"github.com/daybookhq/daybook/projections/retention"
 	"github.com/daybookhq/daybook/worker/protocol"
 )
 
@@ -48,6 +49,10 @@ type Config struct {
 	Topology natsjs.Topology
 	Registry prometheus.Registerer
 	Logger   *slog.Logger
+
+	// RetentionDir is where months of runs are exported before the log lets go of
+	// them; empty: it lets go of none.
+	RetentionDir string
 }
 
 // Engine is one replica.
@@ -61,6 +66,7 @@ type Engine struct {
 	relay     *outbox.Relay
 	projector *projections.Follower
 	feed      *projections.Feed
+	keeper    *retention.Keeper
 	gauges    *gauges
 	waker     *natsjs.Waker
 	publisher *natsjs.Publisher
@@ -188,6 +194,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	if e.c.Roles.Engine {
 		e.startEngine(start)
+	}
+	if e.c.Roles.Engine {
+		g.Go(func() error { return e.keeper.Run(ctx) })
 	}
 	if e.c.Roles.Relay {
 		g.Go(func() error { return e.relay.Run(ctx) })

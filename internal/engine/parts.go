@@ -10,6 +10,7 @@ import (
 	"github.com/daybookhq/daybook/internal/natsjs"
 	"github.com/daybookhq/daybook/outbox"
 	"github.com/daybookhq/daybook/projections"
+	"github.com/daybookhq/daybook/projections/retention"
 )
 
 // Deployment names this installation in the source of the events that leave it.
@@ -28,7 +29,8 @@ func (e *Engine) newParts() (err error) {
 		Publisher: e.publisher, Failures: feedFailures{}, Deployment: Deployment, Owner: e.c.ID, Wave: e.budget.Publish, Logger: e.c.Logger,
 	})
 	e.projector = projections.New(e.c.Store, projections.Config{Owner: e.c.ID, Logger: e.c.Logger})
-	return nil
+	e.keeper, err = retention.New(e.c.Store, retention.Config{Directory: e.c.RetentionDir, Host: e.c.Host, Actor: "retention:" + e.c.ID, Logger: e.c.Logger})
+	return err
 }
 
 // relayWriter hands packs to this process's relay if it runs one, and otherwise

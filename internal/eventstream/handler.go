@@ -30,6 +30,7 @@ type Log interface {
 	Read(ctx context.Context, c eventstore.Cursor, limit int) ([]eventstore.Recorded, eventstore.Cursor, error)
 	After(ctx context.Context, position int64) (eventstore.Cursor, error)
 	End(ctx context.Context) (eventstore.Cursor, error)
+	LowMark(ctx context.Context) (eventstore.LowMark, error)
 }
 
 // Handler answers GET /v1/events.
@@ -61,37 +62,55 @@ type page struct {
 	Events []projections.CloudEvent `json:"events"`
 	Next   string                   `json:"next"` // the cursor to go on from
 	More   bool                     `json:"more"` // there was more when the page was read
+
+	// LowMark is there when the log has let go of events: up to this position some
+	// are missing from what begins at the beginning.
+	LowMark int64 `json:"low_mark,omitempty"`
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, err := h.parse(r)
 	if err != nil {
-		var bad *queryError
-		if errors.As(err, &bad) {
-			h.Problem(w, http.StatusBadRequest, "malformed", bad.Error())
-			return
-		}
-		h.Problem(w, http.StatusServiceUnavailable, "unavailable", err.Error())
+		h.refuse(w, err)
+		return
+	}
+	// A stream begins with a page, too: what is wrong is said before it begins.
+	recs, next, err := h.Log.Read(r.Context(), q.from, q.limit)
+	if err != nil {
+		h.refuse(w, err)
 		return
 	}
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		h.follow(w, r, q)
+		h.follow(w, r, q, recs, next)
 		return
 	}
-	recs, next, err := h.Log.Read(r.Context(), q.from, q.limit)
+	low, err := h.Log.LowMark(r.Context())
 	if err != nil {
-		h.Problem(w, http.StatusServiceUnavailable, "unavailable", err.Error())
+		h.refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(page{Events: q.filter(h.Deployment, recs), Next: encodeCursor(next), More: len(recs) == q.limit})
+	_ = json.NewEncoder(w).Encode(page{Events: q.filter(h.Deployment, recs), Next: encodeCursor(next), More: len(recs) == q.limit, LowMark: low.Position})
+}
+
+// refuse says what is wrong with a request or with the log.
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
+	if bad, ok := errors.AsType[*queryError](err); ok {
+		h.Problem(w, http.StatusBadRequest, "malformed", bad.Error())
+		return
+	}
+	if gone, ok := errors.AsType[*eventstore.RetiredError](err); ok {
+		h.Problem(w, http.StatusGone, "retired", gone.Error())
+		return
+	}
+	h.Problem(w, http.StatusServiceUnavailable, "unavailable", err.Error())
 }
 
 // follow streams until the client or the server goes away. The id comes with the
 // last event of a page: a client that reconnects gets the rest of that page
 // again rather than a gap.
-func (h *Handler) follow(w http.ResponseWriter, r *http.Request, q query) {
+func (h *Handler) follow(w http.ResponseWriter, r *http.Request, q query, recs []eventstore.Recorded, next eventstore.Cursor) {
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -101,11 +120,6 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, q query) {
 	_ = out.SetReadDeadline(time.Time{}) // the request is over; the connection stays
 	s.write("retry: 2000\n: follow the log; go on from the last id with Last-Event-ID\n\n")
 	for s.err == nil {
-		recs, next, err := h.Log.Read(r.Context(), q.from, q.limit)
-		if err != nil {
-			return // the client reconnects and goes on where it was
-		}
-		q.from = next
 		events := q.filter(h.Deployment, recs)
 		for i, e := range events {
 			id := ""
@@ -115,15 +129,18 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, q query) {
 			s.event(id, e)
 		}
 		s.beat()
-		if len(recs) == q.limit {
-			continue
+		if len(recs) < q.limit {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-h.Done:
+				return
+			case <-time.After(tick):
+			}
 		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-h.Done:
-			return
-		case <-time.After(tick):
+		var err error
+		if recs, next, err = h.Log.Read(r.Context(), next, q.limit); err != nil {
+			return // the client reconnects and goes on where it was
 		}
 	}
 }
@@ -218,6 +235,13 @@ func (h *Handler) place(ctx context.Context, after string) (eventstore.Cursor, e
 	if position, err := strconv.ParseInt(after, 10, 64); err == nil {
 		if position < 0 {
 			return eventstore.Cursor{}, &queryError{"after", "a position is not negative"}
+		}
+		if position == 0 { // which says that all is wanted, as no parameter does not
+			low, err := h.Log.LowMark(ctx)
+			if err == nil && low.Position > 0 {
+				err = &eventstore.RetiredError{Low: low}
+			}
+			return eventstore.Cursor{}, err
 		}
 		return h.Log.After(ctx, position)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/daybookhq/daybook/internal/client"
 	"github.com/daybookhq/daybook/projections"
+	"github.com/daybookhq/daybook/projections/retention"
 )
 
 type queueList struct {
@@ -25,6 +26,18 @@ func (a *api) operationRoutes() {
 		summary: "Show the depth of every lane", description: "A lane is a queue and a kind: those in which something waits or runs, or that a worker declares."}, a.listQueues)
 	handle(a, operation{id: "list-workers", method: http.MethodGet, path: "/v1/workers", tag: tagOperations, scopes: []Scope{ScopeRead},
 		summary: "List the workers that were heard of lately", description: "One that was silent for 15 seconds is not listed. A worker with 0 slots drains."}, a.listWorkers)
+	handle(a, operation{id: "get-retention", method: http.MethodGet, path: "/v1/retention", tag: tagOperations, scopes: []Scope{ScopeRead},
+		summary: "Show how long history is kept", description: "Every month of runs, in the log or no longer, and the low mark below which the log is not complete."}, a.retention)
+}
+
+type retentionOutput struct{ Body retention.Plan }
+
+func (a *api) retention(ctx context.Context, _ *struct{}) (*retentionOutput, error) {
+	plan, err := retention.PlanOf(ctx, a.Store)
+	if plan.Months == nil {
+		plan.Months = []retention.Month{}
+	}
+	return &retentionOutput{plan}, err
 }
 
 func (a *api) listQueues(ctx context.Context, _ *struct{}) (*queuesOutput, error) {

@@ -35,6 +35,7 @@ const (
 	kindCrossOrigin   kind = "cross-origin"
 	kindHost          kind = "host-not-allowed"
 	kindNotFound      kind = "not-found"
+	kindRetired       kind = "retired"
 	kindMethod        kind = "method-not-allowed"
 	kindNotAcceptable kind = "not-acceptable"
 	kindArchived      kind = "job-archived"
@@ -70,6 +71,7 @@ var kinds = map[kind]struct {
 	kindCrossOrigin:   {403, "A browser sent the request for a page of another origin."},
 	kindHost:          {403, "Without tokens, the API answers on this machine's loopback addresses and under their names only."},
 	kindNotFound:      {404, "There is no such path, job, run or output."},
+	kindRetired:       {410, "The log has let go of what was asked for, which was older than it is kept. The answer names the low mark or the file that it was exported to."},
 	kindMethod:        {405, "The path exists, but not for this method. The header Allow lists those that it has."},
 	kindNotAcceptable: {406, "None of the media types that the request accepts can be given."},
 	kindArchived:      {409, "The job is archived. Applying a definition brings it back."},
@@ -197,6 +199,9 @@ func refusalOf(err error) *Problem {
 			return newProblem(kindNotFound, e.Error())
 		}
 		return newProblem(kindConflict, e.Error())
+	}
+	if e, ok := errors.AsType[*eventstore.RetiredError](err); ok {
+		return newProblem(kindRetired, e.Error())
 	}
 	if e, ok := errors.AsType[*eventstore.RequestError](err); ok {
 		return invalid(Violation{Location: "body." + e.Field, Message: e.Why})

@@ -18,13 +18,14 @@ type Coverage struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 
-	Expected   int `json:"expected"`   // instants implied by the definitions in force
-	Ran        int `json:"ran"`        // of them with a run
-	Explained  int `json:"explained"`  // of them covered by a recorded skip
-	Missing    int `json:"missing"`    // of them without any decision
-	Undecided  int `json:"undecided"`  // of the range, still to be decided: not counted as expected
-	Backfilled int `json:"backfilled"` // runs at instants of another definition than the one then in force
-	Unexpected int `json:"unexpected"` // scheduled runs at instants that no definition implied
+	Expected   int `json:"expected"`          // instants implied by the definitions in force
+	Ran        int `json:"ran"`               // of them with a run
+	Explained  int `json:"explained"`         // of them covered by a recorded skip
+	Missing    int `json:"missing"`           // of them without any decision
+	Undecided  int `json:"undecided"`         // of the range, still to be decided: not counted as expected
+	Backfilled int `json:"backfilled"`        // runs at instants of another definition than the one then in force
+	Unexpected int `json:"unexpected"`        // scheduled runs at instants that no definition implied
+	Retired    int `json:"retired,omitempty"` // of the decisions, those whose run's events the log has let go of
 
 	MissingInstants    []time.Time `json:"missing_instants,omitempty"` // the first of them
 	UnexpectedInstants []time.Time `json:"unexpected_instants,omitempty"`
@@ -48,7 +49,7 @@ func (a *Auditor) Coverage(ctx context.Context, job string, from, to time.Time) 
 	if err != nil {
 		return c, err
 	}
-	runs := &slotWalk{a: a, job: t.Job.ID, after: from.Add(-time.Microsecond), to: to}
+	runs := &slotWalk{a: a, job: t.Job.ID, t: &t, after: from.Add(-time.Microsecond), to: to}
 	for _, p := range t.Periods {
 		if p.set == nil || !p.active() {
 			continue
@@ -86,6 +87,9 @@ func (c *Coverage) settle(ctx context.Context, runs *slotWalk, t *timeline, at t
 	case err != nil:
 		return err
 	case ok && s.at.Equal(at) && s.origin != "":
+		if s.retired {
+			c.Retired++
+		}
 		c.Ran++
 		runs.next()
 		return nil
@@ -123,16 +127,18 @@ func (c *Coverage) rest(ctx context.Context, runs *slotWalk, before time.Time) e
 }
 
 // slot is an instant of the ledger and why its run exists; no origin if the log
-// has no such run.
+// has no such run and has not let go of it.
 type slot struct {
-	at     time.Time
-	origin domain.Origin
+	at      time.Time
+	origin  domain.Origin
+	retired bool
 }
 
 // slotWalk reads a job's slots in the order of their instants, a page at a time.
 type slotWalk struct {
 	a         *Auditor
 	job       uuid.UUID
+	t         *timeline
 	after, to time.Time
 	page      []slot
 	done      bool
@@ -157,6 +163,12 @@ func (w *slotWalk) peek(ctx context.Context) (slot, bool, error) {
 			var s slot
 			err := row.Scan(&s.at, &s.origin)
 			s.at = s.at.UTC()
+			if s.origin == "" && w.t.retired(s.at) != nil {
+				s.retired, s.origin = true, domain.OriginSchedule
+				if _, backfilled := w.t.retiredAs(s.at); backfilled {
+					s.origin = domain.OriginBackfill
+				}
+			}
 			return s, err
 		})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/domain/schedule"
+	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/projections"
 )
 
@@ -57,7 +58,11 @@ func (a *Auditor) Explain(ctx context.Context, job string, at time.Time) (Explan
 	err = a.store.Pool().QueryRow(ctx, selectSlotRun, t.Job.ID, at).Scan(&run)
 	switch {
 	case err == nil:
-		return a.explainRun(ctx, x, &t, run)
+		x, err = a.explainRun(ctx, x, &t, run)
+		if _, gone := errors.AsType[*eventstore.RetiredError](err); gone {
+			return x.ofRetired(&t, run), nil
+		}
+		return x, err
 	case !errors.Is(err, pgx.ErrNoRows):
 		return x, fmt.Errorf("look for the run: %w", err)
 	}
@@ -91,6 +96,22 @@ func (a *Auditor) Explain(ctx context.Context, job string, at time.Time) (Explan
 		return x, nil
 	}
 	return a.explainUndecided(ctx, x, &t)
+}
+
+// ofRetired tells what the job's stream keeps of a run whose own is gone.
+func (x Explanation) ofRetired(t *timeline, run uuid.UUID) Explanation {
+	where := "Its events were retired from the log"
+	if m := t.retired(x.At); m != nil {
+		where += fmt.Sprintf(" at %s, to %s (sha256 %s)", clock(*m.DroppedAt), m.File, m.SHA256)
+	}
+	x.Verdict, x.Summary = VerdictRan, fmt.Sprintf("It ran as run %s. %s.", run, where)
+	if p, ok := t.at(x.At); ok {
+		x.Version = p.Version
+	}
+	if reason, _ := t.retiredAs(x.At); reason != "" {
+		x.Verdict, x.Summary = VerdictSkipped, fmt.Sprintf("Its run %s was skipped: %s. %s.", run, reason, where)
+	}
+	return x
 }
 
 func (a *Auditor) explainUndecided(ctx context.Context, x Explanation, t *timeline) (Explanation, error) {

@@ -2,12 +2,14 @@ package evidence
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
 )
 
 // lateAfter is from when on a start deserves an explanation of its own.
@@ -71,6 +73,9 @@ func (a *Auditor) skippedSentence(ctx context.Context, reason string, blocker *u
 		return "It was skipped: " + reason + ".", nil
 	}
 	b, err := a.reader.GetRun(ctx, *blocker)
+	if _, gone := errors.AsType[*eventstore.RetiredError](err); gone {
+		return fmt.Sprintf("It was skipped for the sake of run %s, whose events are no longer in the log: %s.", blocker, reason), nil
+	}
 	if err != nil {
 		return "", err
 	}

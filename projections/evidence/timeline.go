@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/daybookhq/daybook/domain"
@@ -38,7 +39,10 @@ type timeline struct {
 	Created time.Time
 	Periods []period // in order, without gaps; the last is open
 	Skips   []skipped
-	Through time.Time // every instant up to here has its decision
+	Retired []domain.RunsRetired // of months that the log has let go of
+	Through time.Time            // every instant up to here has its decision
+
+	months []eventstore.RetiredMonth // that the log has let go of
 }
 
 // end of the last period: no instant lies after it.
@@ -55,6 +59,15 @@ func (a *Auditor) timelineOf(ctx context.Context, name string) (timeline, error)
 		return timeline{}, err
 	}
 	t := timeline{Job: domain.Job{ID: id}, Created: recs[0].At}
+	months, err := a.store.RetiredMonths(ctx)
+	if err != nil {
+		return timeline{}, err
+	}
+	for _, m := range months {
+		if m.DroppedAt != nil {
+			t.months = append(t.months, m)
+		}
+	}
 	for _, rec := range recs {
 		if err := t.apply(rec); err != nil {
 			return timeline{}, err
@@ -87,6 +100,11 @@ func (t *timeline) apply(rec eventstore.Recorded) error {
 		t.Skips = append(t.Skips, skipped{e, rec.At})
 		return nil
 	case domain.ZoneRulesChanged:
+		return nil
+	case domain.RunsRetired:
+		if slices.ContainsFunc(t.months, func(m eventstore.RetiredMonth) bool { return m.SHA256 == e.SHA256 && m.Name() == e.Month }) {
+			t.Retired = append(t.Retired, e)
+		}
 		return nil
 	case domain.JobCreated:
 		next.State, next.Reason = "active", e.Reason
@@ -132,4 +150,35 @@ func (t *timeline) skip(instant time.Time) (skipped, bool) {
 		}
 	}
 	return skipped{}, false
+}
+
+// retired tells where the history of an instant's run is that the log has let go
+// of: nil if it has not.
+func (t *timeline) retired(instant time.Time) *eventstore.RetiredMonth {
+	for i := len(t.months) - 1; i >= 0; i-- {
+		if m := &t.months[i]; !instant.Before(m.Month) && instant.Before(m.Month.AddDate(0, 1, 0)) {
+			return m
+		}
+	}
+	return nil
+}
+
+// retiredAs tells what the job's stream keeps of a slot whose run is gone.
+func (t *timeline) retiredAs(instant time.Time) (skip string, backfilled bool) {
+	within := func(ranges []domain.RetiredRange) (string, bool) {
+		for _, r := range ranges {
+			if !instant.Before(r.From) && !instant.After(r.To) {
+				return r.Reason, true
+			}
+		}
+		return "", false
+	}
+	for _, r := range t.Retired {
+		if reason, ok := within(r.Skips); ok {
+			skip = reason
+		}
+		_, b := within(r.Backfills)
+		backfilled = backfilled || b
+	}
+	return skip, backfilled
 }

@@ -275,24 +275,59 @@ func (v *verifier) liveRows(ctx context.Context) error {
 	return nil
 }
 
-// Index: run_slots is read whole; the primary keys of the partitions.
-const selectBareSlots = `
+// Index: run_slots is read whole; the primary keys of the partitions. What the
+// log has let go of is counted against what the jobs' streams say of it.
+const (
+	selectBareSlots = `
 SELECT s.run_id, s.scheduled_at FROM run_slots s
- WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.category = 'run' AND e.stream_id = s.run_id AND e.version = 1) LIMIT 1000`
+ WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.category = 'run' AND e.stream_id = s.run_id AND e.version = 1)
+   AND NOT EXISTS (SELECT 1 FROM retired_months m WHERE m.dropped_at IS NOT NULL AND m.month = date_trunc('month', s.scheduled_at AT TIME ZONE 'UTC')::date) LIMIT 1000`
+	selectRetiredSlots = `
+WITH s AS (
+  SELECT s.job_id, date_trunc('month', s.scheduled_at AT TIME ZONE 'UTC')::date AS month, count(*) AS slots FROM run_slots s
+   WHERE date_trunc('month', s.scheduled_at AT TIME ZONE 'UTC')::date IN (SELECT month FROM retired_months WHERE dropped_at IS NOT NULL)
+     AND NOT EXISTS (SELECT 1 FROM events e WHERE e.category = 'run' AND e.stream_id = s.run_id AND e.version = 1) GROUP BY 1, 2),
+     r AS (SELECT job_id, month, sum(slots) AS slots FROM retired_runs GROUP BY 1, 2)
+SELECT coalesce(s.job_id, r.job_id), coalesce(s.month, r.month), coalesce(s.slots, 0)::bigint, coalesce(r.slots, 0)::bigint
+  FROM s FULL JOIN r ON r.job_id = s.job_id AND r.month = s.month WHERE coalesce(s.slots, 0) <> coalesce(r.slots, 0)`
+)
 
 func (v *verifier) slots(ctx context.Context) error {
-	rows, err := v.tx.Query(ctx, selectBareSlots)
-	if err != nil {
-		return fmt.Errorf("read slots: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err := v.each(ctx, "slots", selectBareSlots, func(rows pgx.Rows) error {
 		var id uuid.UUID
 		var at time.Time
 		if err := rows.Scan(&id, &at); err != nil {
 			return err
 		}
 		v.report.add(RuleSlot, id, "the ledger names it for %s, and the log does not have it", clock(at))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return v.each(ctx, "retired slots", selectRetiredSlots, func(rows pgx.Rows) error {
+		var job uuid.UUID
+		var month time.Time
+		var have, want int64
+		if err := rows.Scan(&job, &month, &have, &want); err != nil {
+			return err
+		}
+		v.report.add(RuleSlot, job, "of the retired runs of %s the ledger has %d instants, and the job's stream says %d", month.Format("2006-01"), have, want)
+		return nil
+	})
+}
+
+// each reads the rows of one statement.
+func (v *verifier) each(ctx context.Context, what, sql string, see func(pgx.Rows) error) error {
+	rows, err := v.tx.Query(ctx, sql)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", what, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := see(rows); err != nil {
+			return err
+		}
 	}
 	return rows.Err()
 }
