@@ -102,3 +102,27 @@ func (b LeaseBudget) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// ExecutionTerms are the terms of the lease budget that an execution lease is
+// granted by.
+type ExecutionTerms struct {
+	Lease    time.Duration // execution lease
+	Complete time.Duration // how long after an attempt's deadline its outcome is still awaited
+}
+
+// ExecutionTerms are the budget's terms for execution leases.
+func (b LeaseBudget) ExecutionTerms() ExecutionTerms {
+	return ExecutionTerms{Lease: b.ExecutionLease, Complete: b.Complete}
+}
+
+// End is where an execution lease granted now ends: a full lease away, but no
+// later than the outcome is awaited after the attempt's deadline.
+func (t ExecutionTerms) End(now time.Time, deadline *time.Time) time.Time {
+	end := now.Add(t.Lease)
+	if deadline != nil {
+		if last := deadline.Add(t.Complete); last.Before(end) {
+			return last
+		}
+	}
+	return end
+}

@@ -151,7 +151,7 @@ func TestReleasesInARow(t *testing.T) {
 		t.Errorf("%d claims in a row, %d attempts, want 8 and 0", r.Dispatches, r.Attempt)
 	}
 	take()
-	apply(StartRun{ClaimID: r.ClaimID, Token: goldenToken, Worker: "w", Lease: time.Minute})
+	apply(StartRun{ClaimID: r.ClaimID, Token: goldenToken, Worker: "w", ExecutionTerms: ExecutionTerms{Lease: time.Minute}})
 	apply(ReleaseRun{ClaimID: r.ClaimID, Reason: "drained"})
 	if r.Dispatches != 0 || r.Attempt != 0 {
 		t.Errorf("after a start and a drain: %d claims in a row, %d attempts, want none", r.Dispatches, r.Attempt)

@@ -30,8 +30,8 @@ type StartRun struct {
 	ClaimID uuid.UUID
 	Token   uuid.UUID
 	Worker  string
-	Lease   time.Duration // execution lease
 	Timeout time.Duration // of the attempt; 0 is none
+	ExecutionTerms
 }
 
 // SucceedRun records success.

@@ -7,10 +7,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// completeMargin is how long after an attempt's deadline its outcome is still
-// awaited: the worker stops the work at the deadline and reports then.
-const completeMargin = DefaultComplete
-
 // DecideRun decides a command on a run. The time is the transaction's; an event
 // may be dated later than that, see EventTime.
 func DecideRun(r Run, command RunCommand, now time.Time) (Decision, error) {
@@ -104,20 +100,8 @@ func decideStart(r Run, c StartRun, now time.Time) (Decision, error) {
 		d := now.Add(c.Timeout)
 		e.Deadline = &d
 	}
-	e.LeaseUntil = LeaseEnd(now, c.Lease, e.Deadline)
+	e.LeaseUntil = c.End(now, e.Deadline)
 	return Decision{Event: e}, nil
-}
-
-// LeaseEnd is where an execution lease granted now ends: a full lease away, but
-// no later than the outcome is awaited after the attempt's deadline.
-func LeaseEnd(now time.Time, lease time.Duration, deadline *time.Time) time.Time {
-	end := now.Add(lease)
-	if deadline != nil {
-		if last := deadline.Add(completeMargin); last.Before(end) {
-			return last
-		}
-	}
-	return end
 }
 
 // started rebuilds the RunStarted of the open claim.

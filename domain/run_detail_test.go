@@ -97,11 +97,11 @@ func TestTextOfCallersIsMadeStorable(t *testing.T) {
 }
 
 func TestStartTakesTheTimeout(t *testing.T) {
-	e := decideIn(t, "claimed", StartRun{ClaimID: goldenClaim, Token: goldenToken, Worker: "w", Lease: time.Minute}, time.Second).(RunStarted)
+	e := decideIn(t, "claimed", StartRun{ClaimID: goldenClaim, Token: goldenToken, Worker: "w", ExecutionTerms: ExecutionTerms{Lease: time.Minute}}, time.Second).(RunStarted)
 	if e.Deadline != nil || !e.LeaseUntil.Equal(matrixAt.Add(61*time.Second)) {
 		t.Errorf("without a timeout: %#v", e)
 	}
-	e = decideIn(t, "claimed", StartRun{ClaimID: goldenClaim, Token: goldenToken, Worker: "w", Lease: time.Minute, Timeout: 20 * time.Second}, time.Second).(RunStarted)
+	e = decideIn(t, "claimed", StartRun{ClaimID: goldenClaim, Token: goldenToken, Worker: "w", ExecutionTerms: ExecutionTerms{Lease: time.Minute, Complete: 10 * time.Second}, Timeout: 20 * time.Second}, time.Second).(RunStarted)
 	if e.Deadline == nil || !e.Deadline.Equal(matrixAt.Add(21*time.Second)) || !e.LeaseUntil.Equal(matrixAt.Add(31*time.Second)) {
 		t.Errorf("with a timeout below the lease: %#v", e)
 	}
@@ -120,7 +120,7 @@ func TestLeaseEnd(t *testing.T) {
 		"deadline is over":                   {at(-time.Second), 9 * time.Second},
 		"margin is over too":                 {at(-time.Minute), -50 * time.Second},
 	} {
-		if got := LeaseEnd(matrixAt, time.Minute, c.deadline); !got.Equal(matrixAt.Add(c.want)) {
+		if got := (ExecutionTerms{Lease: time.Minute, Complete: 10 * time.Second}).End(matrixAt, c.deadline); !got.Equal(matrixAt.Add(c.want)) {
 			t.Errorf("%s: %s after now, want %s", name, got.Sub(matrixAt), c.want)
 		}
 	}

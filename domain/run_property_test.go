@@ -174,7 +174,7 @@ func (w *walk) settle() {
 		closed := w.run.ClaimID != claim
 		commands := []RunCommand{
 			SucceedRun{ClaimID: claim}, FailRun{ClaimID: claim, Policy: w.policy}, SnoozeRun{ClaimID: claim},
-			ReleaseRun{ClaimID: claim}, StartRun{ClaimID: claim, Token: w.id(), Lease: time.Minute},
+			ReleaseRun{ClaimID: claim}, StartRun{ClaimID: claim, Token: w.id(), ExecutionTerms: ExecutionTerms{Lease: time.Minute}},
 		}
 		for _, c := range commands {
 			if !closed {

@@ -40,6 +40,7 @@ type walk struct {
 	run     Run
 	history []Dated[RunEvent]
 	policy  RetryPolicy
+	terms   ExecutionTerms
 	calm    bool // nothing ends the run early, so that its history grows
 
 	claims   []uuid.UUID // all there ever were
@@ -65,6 +66,7 @@ func newWalk(t *testing.T, rng *rand.Rand) *walk {
 	return &walk{
 		t: t, rng: rng, now: at, run: Run{ID: SlotID(goldenJob, at)}, calm: calm,
 		policy:   RetryPolicy{MaxAttempts: attempts, Initial: Duration(time.Second), Max: Duration(time.Minute), Multiplier: 2},
+		terms:    ExecutionTerms{Lease: time.Minute, Complete: 10 * time.Second},
 		recorded: map[answerKey]RunEvent{}, events: map[string]int{}, codes: map[Code]int{},
 	}
 }
@@ -108,7 +110,7 @@ func (w *walk) command() RunCommand {
 		if w.rng.IntN(3) == 0 {
 			token = w.pick(w.tokens)
 		}
-		return StartRun{ClaimID: claim, Token: token, Worker: "w", Lease: time.Minute, Timeout: time.Duration(w.rng.IntN(3)) * 40 * time.Second}
+		return StartRun{ClaimID: claim, Token: token, Worker: "w", ExecutionTerms: w.terms, Timeout: time.Duration(w.rng.IntN(3)) * 40 * time.Second}
 	case 11:
 		switch n := w.rng.IntN(4); {
 		case w.calm && w.rng.IntN(8) > 0:
@@ -153,7 +155,7 @@ func (w *walk) tick() {
 // renew is what a heartbeat does to the row of a run whose lease lives.
 func (w *walk) renew() {
 	if w.run.State == Running && w.run.LeaseUntil.After(w.now) {
-		w.run.LeaseUntil = LeaseEnd(w.now, time.Minute, w.run.Deadline)
+		w.run.LeaseUntil = w.terms.End(w.now, w.run.Deadline)
 	}
 }
 

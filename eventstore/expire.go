@@ -21,9 +21,9 @@ import (
 // Index: none. The table holds the runs in hand and is scanned.
 const lockExpired = `SELECT ` + claimColumns + ` FROM claims WHERE lease_until <= now() ORDER BY run_id LIMIT $1 FOR UPDATE SKIP LOCKED`
 
-// The messages of claims that nobody started may have gone down with the
-// broker's stream. Index: none; a row or two.
-const streamIsNew = `SELECT EXISTS (SELECT 1 FROM dispatch_streams WHERE generation > 0 AND changed_at > now() - interval '2 minutes')`
+// When the broker's stream was last found to be another. The messages of claims
+// from before may have gone down with the old one. Index: none; a row or two.
+const streamChanged = `SELECT max(changed_at) FROM dispatch_streams WHERE generation > 0`
 
 // Expired is a claim that the reaper closed.
 type Expired struct {
@@ -74,12 +74,13 @@ func (s *Store) expire(ctx context.Context, limit int) (out []Expired, looked uu
 	found := map[uuid.UUID]*located{}
 	var commands []Command
 	var keys []string
-	excused := false
-	tx, err := beginWith(ctx, s.ops, query{lockExpiredKeys, nil, appendText(&keys)}, query{streamIsNew, nil, func(rows pgx.Rows) error {
-		return rows.Scan(&excused)
+	var changed *time.Time
+	tx, err := beginWith(ctx, s.ops, query{lockExpiredKeys, nil, appendText(&keys)}, query{streamChanged, nil, func(rows pgx.Rows) error {
+		return rows.Scan(&changed)
 	}}, query{s.sql.lockExpired, []any{limit}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
 		found[r.ID] = &located{Run: r, before: r, at: inClaims}
+		excused := changed != nil && !r.ChangedAt.After(*changed)
 		commands = append(commands, Command{RunID: r.ID, Do: domain.ExpireRun{Excused: excused}})
 		if looked == uuid.Nil {
 			looked = r.ID
@@ -160,17 +161,16 @@ SELECT c.run_id, c.attempt, u.p, u.m, now() FROM unnest($1::uuid[], $2::uuid[], 
 ON CONFLICT (run_id, attempt) DO UPDATE SET progress = coalesce(excluded.progress, run_outputs.progress),
   message = coalesce(excluded.message, run_outputs.message), updated_at = excluded.updated_at`
 
-// Heartbeat renews leases, no further than the outcome of the attempt is awaited
-// after its deadline. Beats are no events. The answers are in the order of the
+// Heartbeat renews leases by the terms, as [domain.ExecutionTerms.End] has it. Beats are no events. The answers are in the order of the
 // beats.
-func (s *Store) Heartbeat(ctx context.Context, beats []Beat, lease time.Duration) ([]Beaten, error) {
+func (s *Store) Heartbeat(ctx context.Context, beats []Beat, terms domain.ExecutionTerms) ([]Beaten, error) {
 	ids, claims := make([]uuid.UUID, len(beats)), make([]uuid.UUID, len(beats))
 	for i, b := range beats {
 		ids[i], claims[i] = b.RunID, b.ClaimID
 	}
 	type key struct{ run, claim uuid.UUID }
 	renewed := make(map[key]Beaten, len(beats))
-	rows, err := s.ops.Query(ctx, renew, ids, claims, lease, domain.DefaultComplete)
+	rows, err := s.ops.Query(ctx, renew, ids, claims, terms.Lease, terms.Complete)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func TestStartWithoutItsCompareAndSetIsNoticed(t *testing.T) {
 	w.request(t, "report", 1)
 	run := w.claim(t, 1)[0]
 	other := start(run)
-	other.Do = domain.StartRun{ClaimID: run.ClaimID, Token: uuid.New(), Worker: "w-2", Lease: time.Minute}
+	other.Do = domain.StartRun{ClaimID: run.ClaimID, Token: uuid.New(), Worker: "w-2", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}
 
 	w.sql.lockClaims = without(t, lockClaims, " FOR UPDATE")
 	w.pausing = rendezvous(2)
@@ -84,7 +84,7 @@ func TestStartWithoutItsCompareAndSetIsNoticed(t *testing.T) {
 	w.sql.updateClaims = without(t, updateClaims, " AND c.claim_id = u.k AND c.version = u.v")
 	w.request(t, "report", 1)
 	run = w.claim(t, 1)[0]
-	other.RunID, other.Do = run.ID, domain.StartRun{ClaimID: run.ClaimID, Token: uuid.New(), Worker: "w-2", Lease: time.Minute}
+	other.RunID, other.Do = run.ID, domain.StartRun{ClaimID: run.ClaimID, Token: uuid.New(), Worker: "w-2", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}
 	w.pausing = rendezvous(2)
 	errs = race(w.call(t, w.Store, start(run)), w.call(t, w.Store, other))
 	assertOneNoticed(t, "lock and compare-and-set of the start taken away", errs)

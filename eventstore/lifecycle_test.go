@@ -142,7 +142,7 @@ func TestCancel(t *testing.T) {
 	if a := w.execute(t, cancel(runs[1].ID))[0]; a.Err != nil || a.Run.State != domain.Running || !a.Run.CancelRequested {
 		t.Errorf("cancel of a running run: %+v", a)
 	}
-	b, err := w.Heartbeat(t.Context(), []Beat{{RunID: runs[1].ID, ClaimID: runs[1].ClaimID}}, time.Minute)
+	b, err := w.Heartbeat(t.Context(), []Beat{{RunID: runs[1].ID, ClaimID: runs[1].ClaimID}}, domain.ExecutionTerms{Lease: time.Minute})
 	if err != nil || !b[0].Cancel || b[0].Remaining < 50*time.Second {
 		t.Errorf("heartbeat of a flagged claim: %+v, %v", b, err)
 	}
@@ -198,7 +198,7 @@ func TestLapsedLeaseIsNoMatterUntilTheReaperComes(t *testing.T) {
 	run := w.claim(t, 1)[0]
 	w.execute(t, start(run))
 	w.exec(t, "UPDATE claims SET lease_until = now() - interval '1 s'")
-	b, err := w.Heartbeat(t.Context(), []Beat{{RunID: run.ID, ClaimID: run.ClaimID}}, time.Minute)
+	b, err := w.Heartbeat(t.Context(), []Beat{{RunID: run.ID, ClaimID: run.ClaimID}}, domain.ExecutionTerms{Lease: time.Minute})
 	if err != nil || b[0].Code != domain.CodeLeaseOver {
 		t.Errorf("heartbeat after the lease: %+v, %v", b, err)
 	}
@@ -213,4 +213,25 @@ func code(err error) domain.Code {
 		return r.Code
 	}
 	return ""
+}
+
+// The terms are the caller's: leases of an attempt with a deadline end by the
+// budget in force, when they are granted and when they are renewed.
+func TestOutcomeIsAwaitedAsLongAsTheTermsSay(t *testing.T) {
+	w := newWorld(t)
+	s := spec("report")
+	s.Timeout = domain.Duration(time.Second)
+	w.apply(t, s)
+	w.request(t, "report", 1)
+	run := w.claim(t, 1)[0]
+	terms := domain.ExecutionTerms{Lease: time.Hour, Complete: 20 * time.Minute}
+	a := w.execute(t, Command{RunID: run.ID, Do: domain.StartRun{ClaimID: run.ClaimID, Token: run.ClaimID, Worker: "w-1", ExecutionTerms: terms}})[0]
+	if a.Err != nil || !a.Run.LeaseUntil.Equal(a.Run.Deadline.Add(terms.Complete)) {
+		t.Errorf("the lease ends %s after the deadline, want %s: %v", a.Run.LeaseUntil.Sub(*a.Run.Deadline), terms.Complete, a.Err)
+	}
+	terms.Complete = 40 * time.Minute
+	b, err := w.Heartbeat(t.Context(), []Beat{{RunID: run.ID, ClaimID: run.ClaimID}}, terms)
+	if err != nil || b[0].Remaining < 39*time.Minute || b[0].Remaining > 41*time.Minute {
+		t.Errorf("renewed for %v, %v", b, err)
+	}
 }

@@ -191,3 +191,33 @@ func TestRearmIsAllOrNothing(t *testing.T) {
 		t.Errorf("%d messages in the outbox, want %d", n, claims)
 	}
 }
+
+// A claim whose message may have gone down with its stream is released without
+// being put off, however long its lease was; one made since is not excused.
+func TestReaperExcusesClaimsFromBeforeTheStream(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, spec("report"))
+	before := w.request(t, "report", 1)[0]
+	w.claim(t, 1)
+	created := time.Now().Add(-time.Hour)
+	w.rearm(t, created, &memoryOutbox{})
+	w.rearm(t, created.Add(time.Minute), &memoryOutbox{})
+	since := w.request(t, "report", 1)[0]
+	w.claim(t, 1)
+	w.exec(t, "UPDATE dispatch_streams SET changed_at = changed_at - interval '1 hour'")
+	w.exec(t, "UPDATE claims SET changed_at = changed_at - interval '1 hour', lease_until = now() - interval '1 s', dispatches = 5")
+	closed, err := w.ExpireClaims(t.Context(), 10)
+	if err != nil || len(closed) != 2 {
+		t.Fatal(closed, err)
+	}
+	for _, e := range closed {
+		released := e.Event.(domain.RunReleased)
+		want := domain.ReasonNotStarted
+		if e.Run.ID == before {
+			want = domain.ReasonStreamLost
+		}
+		if put := released.ReadyAt.After(e.Run.ChangedAt); released.Reason != want || put != (e.Run.ID == since) {
+			t.Errorf("%+v, want the reason %q", released, want)
+		}
+	}
+}

@@ -110,7 +110,7 @@ func (w *world) execute(t *testing.T, commands ...Command) []Answer {
 }
 
 func start(r domain.Run) Command {
-	return Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: domain.KeyID(r.ClaimID, "token", time.Time{}), Worker: "w-1", Lease: time.Minute}}
+	return Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: domain.KeyID(r.ClaimID, "token", time.Time{}), Worker: "w-1", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}}
 }
 
 func succeed(r domain.Run) Command {

@@ -50,7 +50,6 @@ type Relay struct {
 
 const (
 	pollEvery  = time.Second
-	leaseFor   = 15 * time.Second // for a pack from the table: several times what publishing takes
 	pruneEvery = time.Hour
 
 	// settleTimeout bounds what is recorded about a pack, also while stopping.
@@ -69,14 +68,14 @@ func NewRelay(c Config) (*Relay, error) {
 	if c.InFlight < 1 || c.HandOver < 1 || c.PublishTimeout < 0 || c.KeepParked < 0 {
 		return nil, errors.New("outbox relay: limits must be positive")
 	}
-	if longest := leaseFor - settleTimeout; c.PublishTimeout > longest {
-		return nil, errors.New("outbox relay: a publish timeout above " + longest.String() + " outlasts the lease of a pack")
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Relay{Config: c, desk: newDesk(c.HandOver, c.InFlight)}, nil
 }
+
+// leaseFor is for how long a pack from the table is leased: it is published, recorded, and there is time to spare.
+func (r *Relay) leaseFor() time.Duration { return 2*r.PublishTimeout + settleTimeout }
 
 // Writer returns a writer that hands its packs over to this relay.
 func (r *Relay) Writer() *Writer { return &Writer{owner: r.Owner, desk: r.desk} }

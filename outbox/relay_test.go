@@ -166,7 +166,7 @@ func TestLeasesAreDisjoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := tx.Query(t.Context(), leasePacks, "engine-1", leaseFor, 10, []uuid.UUID{})
+	rows, err := tx.Query(t.Context(), leasePacks, "engine-1", 15*time.Second, 10, []uuid.UUID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,16 +399,26 @@ func (r rewrite) Enqueue(b *pgx.Batch, now time.Time, messages []eventstore.Mess
 func TestConfigIsChecked(t *testing.T) {
 	w := newWorld(t)
 	for name, edit := range map[string]func(*Config){
-		"no owner":        func(c *Config) { c.Owner = "" },
-		"no publisher":    func(c *Config) { c.Publisher = nil },
-		"no database":     func(c *Config) { c.DB = nil },
-		"negative bound":  func(c *Config) { c.HandOver = -1 },
-		"long publishing": func(c *Config) { c.PublishTimeout = time.Minute },
+		"no owner":       func(c *Config) { c.Owner = "" },
+		"no publisher":   func(c *Config) { c.Publisher = nil },
+		"no database":    func(c *Config) { c.DB = nil },
+		"negative bound": func(c *Config) { c.HandOver = -1 },
 	} {
 		c := Config{DB: w.Pool(), Publisher: &broker{}, Owner: "engine-1"}
 		edit(&c)
 		if _, err := NewRelay(c); err == nil {
 			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// Whatever time a publish may take by the lease budget, a pack is not anybody else's meanwhile.
+func TestPackIsLeasedForLongerThanItsPublishMayTake(t *testing.T) {
+	w := newWorld(t)
+	for _, d := range []time.Duration{0, 20 * time.Second, time.Hour} {
+		r := w.relay(t, "engine-1", &broker{}, func(c *Config) { c.PublishTimeout = d })
+		if spare := r.leaseFor() - r.PublishTimeout - settleTimeout; spare < r.PublishTimeout {
+			t.Errorf("publish %s: a lease of %s leaves %s", d, r.leaseFor(), spare)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (r *Relay) poll(ctx context.Context, here []uuid.UUID) error {
 	}
 	most := 2 * r.InFlight
 	asked := time.Now()
-	rows, err := r.DB.Query(ctx, leasePacks, r.Owner, leaseFor, most, here)
+	rows, err := r.DB.Query(ctx, leasePacks, r.Owner, r.leaseFor(), most, here)
 	if err != nil {
 		return fmt.Errorf("lease packs: %w", err)
 	}

@@ -87,7 +87,7 @@ func (w *world) retried(t *testing.T) {
 			end = domain.SucceedRun{ClaimID: r.ClaimID}
 		}
 		if _, err := w.Execute(t.Context(), []eventstore.Command{
-			{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w", Lease: 60e9}}, {RunID: r.ID, Do: end},
+			{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w", ExecutionTerms: domain.ExecutionTerms{Lease: 60e9}}}, {RunID: r.ID, Do: end},
 		}); err != nil {
 			t.Fatal(err)
 		}

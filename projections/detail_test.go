@@ -39,7 +39,7 @@ func TestDetailIsNeverOlderThanTheLog(t *testing.T) {
 		t.Errorf("claimed run: %+v", d)
 	}
 	w.execute(t, start(r))
-	beat, err := w.Heartbeat(t.Context(), []eventstore.Beat{{RunID: id, ClaimID: r.ClaimID}}, 10*time.Minute)
+	beat, err := w.Heartbeat(t.Context(), []eventstore.Beat{{RunID: id, ClaimID: r.ClaimID}}, domain.ExecutionTerms{Lease: 10 * time.Minute})
 	if err != nil || beat[0].Code != "" {
 		t.Fatal(beat, err)
 	}

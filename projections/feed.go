@@ -49,7 +49,7 @@ type FeedConfig struct {
 	Owner      string            // names this process in the checkpoint
 	Limit      int               // events a page; 0 means 2,000
 	Tick       time.Duration     // between looks at the end of the log; 0 means 250 ms
-	Lease      time.Duration     // how long a crashed owner holds the others up; 0 means 30 s
+	Lease      time.Duration     // how long a crashed owner holds the others up; 0 means 30 s, or six waves
 	Wave       time.Duration     // longest a wave may take; 0 means 5 s
 	Logger     *slog.Logger
 }
@@ -67,7 +67,8 @@ type Failures interface {
 func NewFeed(store *eventstore.Store, c FeedConfig) *Feed {
 	c.Deployment = cmp.Or(c.Deployment, "default")
 	c.Limit, c.Tick = cmp.Or(c.Limit, 2000), cmp.Or(c.Tick, 250*time.Millisecond)
-	c.Lease, c.Wave = cmp.Or(c.Lease, 30*time.Second), cmp.Or(c.Wave, 5*time.Second)
+	c.Wave = cmp.Or(c.Wave, 5*time.Second)
+	c.Lease = cmp.Or(c.Lease, max(30*time.Second, 6*c.Wave)) // a wave begins only if the lease outlasts two
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -99,7 +99,7 @@ func (w *world) happens(t *testing.T, job string, runs int) {
 	}
 	for _, r := range c.Runs {
 		_, err := w.Execute(t.Context(), []eventstore.Command{
-			{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w", Lease: time.Minute}},
+			{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}},
 			{RunID: r.ID, Do: domain.SucceedRun{ClaimID: r.ClaimID}},
 		})
 		if err != nil {

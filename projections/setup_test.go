@@ -144,7 +144,7 @@ func (w *world) execute(t testing.TB, commands ...eventstore.Command) []eventsto
 }
 
 func start(r domain.Run) eventstore.Command {
-	return eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: r.ClaimID, Worker: "w-1", Lease: time.Minute}}
+	return eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: r.ClaimID, Worker: "w-1", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}}
 }
 
 func succeed(r domain.Run) eventstore.Command {

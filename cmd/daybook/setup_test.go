@@ -260,7 +260,7 @@ func (c *cli) work(end func(domain.Run) eventstore.Command) []domain.Run {
 }
 
 func start(r domain.Run) eventstore.Command {
-	return eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w-1", Lease: time.Minute}}
+	return eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w-1", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}}
 }
 
 func succeed(r domain.Run) eventstore.Command {

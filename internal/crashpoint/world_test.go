@@ -130,7 +130,7 @@ func (w *world) claim(t *testing.T, n int, lease time.Duration, start bool) {
 		return
 	}
 	for _, r := range got.Runs[:n/2] {
-		answers, err := w.store.Execute(t.Context(), []eventstore.Command{{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "gone", Lease: lease}}})
+		answers, err := w.store.Execute(t.Context(), []eventstore.Command{{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "gone", ExecutionTerms: domain.ExecutionTerms{Lease: lease}}}})
 		if err != nil || answers[0].Err != nil {
 			t.Fatal(err, answers)
 		}
@@ -147,7 +147,7 @@ func (w *world) more(t *testing.T, stream bool) {
 		t.Fatal(err)
 	}
 	for _, r := range got.Runs { // the engine may have been first
-		start := eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "gone", Lease: time.Millisecond}}
+		start := eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "gone", ExecutionTerms: domain.ExecutionTerms{Lease: time.Millisecond}}}
 		if _, err := w.store.Execute(t.Context(), []eventstore.Command{start}); err != nil {
 			t.Fatal(err)
 		}

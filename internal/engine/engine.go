@@ -101,7 +101,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e.live.Store(1)
 	e.metrics = newMetrics(c.Registry, e.seen)
-	e.service = newService(c.Store, e.budget.ExecutionLease, e.metrics, c.Logger)
+	e.service = newService(c.Store, e.budget.ExecutionTerms(), e.metrics, c.Logger)
 	e.service.freed = func() { poke(e.wakeClaims) }
 	e.service.due = e.Due
 	e.service.declared = func() { poke(e.wakeLanes); poke(e.wakeClaims) }

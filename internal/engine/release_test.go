@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/pgtest"
 	"github.com/daybookhq/daybook/outbox"
@@ -22,7 +23,7 @@ func TestReleaseLeavesTheAttemptOfAnotherDelivery(t *testing.T) {
 	c := &cluster{t: t, db: pgtest.New(t)}
 	c.store = c.openStore()
 	m := newMetrics(prometheus.NewRegistry(), newWatchdog())
-	v := newService(c.store, time.Minute, m, slog.New(slog.DiscardHandler))
+	v := newService(c.store, domain.ExecutionTerms{Lease: time.Minute}, m, slog.New(slog.DiscardHandler))
 	c.background("service", v.Run)
 	c.apply(noop("report"))
 	c.request("report", 1)

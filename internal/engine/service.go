@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,7 +18,7 @@ import (
 // waits behind the other and no heartbeat behind either.
 type Service struct {
 	store    *eventstore.Store
-	lease    time.Duration // execution lease
+	terms    domain.ExecutionTerms
 	starts   *batcher[eventstore.Command, eventstore.Answer]
 	outcomes *batcher[eventstore.Command, eventstore.Answer]
 	beats    *batcher[eventstore.Beat, eventstore.Beaten]
@@ -31,12 +30,12 @@ type Service struct {
 	metrics  *metrics
 }
 
-func newService(s *eventstore.Store, lease time.Duration, m *metrics, log *slog.Logger) *Service {
-	v := &Service{store: s, lease: lease, log: log, metrics: m, freed: func() {}, due: func(string) {}, declared: func() {}}
+func newService(s *eventstore.Store, terms domain.ExecutionTerms, m *metrics, log *slog.Logger) *Service {
+	v := &Service{store: s, terms: terms, log: log, metrics: m, freed: func() {}, due: func(string) {}, declared: func() {}}
 	v.starts = newBatcher("start", m, s.Execute)
 	v.outcomes = newBatcher("outcome", m, s.Execute)
 	v.beats = newBatcher("heartbeat", m, func(ctx context.Context, beats []eventstore.Beat) ([]eventstore.Beaten, error) {
-		return s.Heartbeat(ctx, beats, lease)
+		return s.Heartbeat(ctx, beats, terms)
 	})
 	v.requests = newBatcher("request", m, s.Request)
 	return v
@@ -64,7 +63,7 @@ func (v *Service) Start(ctx context.Context, actor string, q protocol.StartReque
 	commands := make([]eventstore.Command, len(q.Items))
 	for i, it := range q.Items {
 		commands[i] = eventstore.Command{RunID: it.RunID, Meta: eventstore.Meta{Actor: actor},
-			Do: domain.StartRun{ClaimID: it.ClaimID, Token: it.Token, Worker: q.WorkerID, Lease: v.lease}}
+			Do: domain.StartRun{ClaimID: it.ClaimID, Token: it.Token, Worker: q.WorkerID, ExecutionTerms: v.terms}}
 	}
 	got, err := v.starts.Do(ctx, commands)
 	if err != nil {

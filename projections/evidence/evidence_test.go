@@ -132,7 +132,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 	if len(runs) != 1 || !runs[0].ScheduledAt.Equal(hour.Add(-4*time.Hour)) {
 		t.Fatalf("claimed %d runs", len(runs))
 	}
-	w.execute(t, eventstore.Command{RunID: runs[0].ID, Do: domain.StartRun{ClaimID: runs[0].ClaimID, Token: uuid.New(), Worker: "w-7", Lease: time.Minute}})
+	w.execute(t, eventstore.Command{RunID: runs[0].ID, Do: domain.StartRun{ClaimID: runs[0].ClaimID, Token: uuid.New(), Worker: "w-7", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}})
 	w.explain(t, "report", hour.Add(-4*time.Hour), VerdictRan, "w-7 executes")
 	w.explain(t, "report", hour.Add(-3*time.Hour), VerdictRan, "waits for a place", runs[0].ID.String())
 	w.execute(t, eventstore.Command{RunID: runs[0].ID, Do: domain.SucceedRun{ClaimID: runs[0].ClaimID}})
@@ -229,7 +229,7 @@ func TestVerifyFindsEachKindOfDamage(t *testing.T) {
 	}
 	runs := w.claim(t, 8)
 	for _, r := range runs[:4] {
-		w.execute(t, eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w", Lease: time.Minute}})
+		w.execute(t, eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}})
 	}
 	w.execute(t, eventstore.Command{RunID: runs[0].ID, Do: domain.SucceedRun{ClaimID: runs[0].ClaimID}})
 	f := projections.New(w.Store, projections.Config{})

@@ -173,7 +173,7 @@ func (w *world) finish(t *testing.T) {
 			if n%7 == 0 {
 				end = domain.FailRun{ClaimID: r.ClaimID, Error: domain.RunError{Type: "boom", Message: "no"}}
 			}
-			commands = append(commands, eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: r.ClaimID, Worker: "w", Lease: time.Minute}},
+			commands = append(commands, eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: r.ClaimID, Worker: "w", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}},
 				eventstore.Command{RunID: r.ID, Do: end})
 		}
 		answers, err := w.Execute(t.Context(), commands)
