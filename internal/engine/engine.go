@@ -229,6 +229,7 @@ func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 	r := &reaper{store: e.c.Store, batch: reapBatch, every: ReapInterval, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("reaper", nil, r.Step)
 	start("waiting", nil, r.nudge)
+	start("limit-keys", nil, r.sweep)
 	start("lanes", e.wakeLanes, e.lanes.Step)
 	start("partitions", nil, e.partitions)
 	start("zones", nil, e.zones)

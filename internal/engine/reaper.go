@@ -21,6 +21,7 @@ type reaper struct {
 	log     *slog.Logger
 	metrics *metrics
 	nudged  string // the key that the last look at waiting runs ended at
+	swept   string // the same for idle keys
 }
 
 // ReapInterval is how often the reaper looks.
@@ -67,4 +68,22 @@ func (r *reaper) nudge(ctx context.Context) (did bool, next time.Duration, err e
 		r.due("")
 	}
 	return n > 0, nudgeEvery, err
+}
+
+// Idle keys are looked at a page at a time: a few thousand a second when there
+// are many, so that they cannot become more for ever.
+const (
+	sweepPage  = 1000
+	sweepPause = 200 * time.Millisecond
+	sweepEvery = 10 * time.Second
+)
+
+// sweep removes keys of limits that nobody uses any more.
+func (r *reaper) sweep(ctx context.Context) (did bool, next time.Duration, err error) {
+	n, after, err := r.store.SweepKeys(ctx, sweepPage, r.swept)
+	r.swept = after
+	if err != nil || after == "" {
+		return n > 0, sweepEvery, err
+	}
+	return n > 0, sweepPause, nil
 }
