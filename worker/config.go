@@ -59,10 +59,11 @@ type timing struct {
 	http       time.Duration // one request over HTTP
 	suspectFor time.Duration // a connection that lost a request without failing at once is tried second for this long
 	pollAfter  time.Duration // a lane is polled over HTTP when it has had no consumer for this long
+	quietAfter time.Duration // and now and then when its consumer has had nothing for this long; 0: never
 }
 
 var defaultTiming = timing{
-	nats: 5 * time.Second, http: 10 * time.Second, suspectFor: 10 * time.Second, pollAfter: 2 * time.Second,
+	nats: 5 * time.Second, http: 10 * time.Second, suspectFor: 10 * time.Second, pollAfter: 2 * time.Second, quietAfter: 10 * time.Second,
 }
 
 const (

@@ -33,6 +33,7 @@ type lane struct {
 
 	bound   atomic.Bool
 	lost    atomic.Int64 // when it was unbound, Unix ns
+	heard   atomic.Int64 // when it was bound, brought a message, or was polled in vain, Unix ns
 	ackWait atomic.Int64 // of the consumer, ns
 	parcels parcels
 }
@@ -110,6 +111,7 @@ func (l *lane) bind(ctx context.Context) error {
 	}
 	l.name, l.verified, l.connection = name, time.Now(), connection
 	if !l.bound.Swap(true) {
+		l.heard.Store(time.Now().UnixNano())
 		l.s.slots.join()
 		l.s.laneChanged()
 	}
@@ -140,6 +142,7 @@ func (l *lane) close() {
 }
 
 func (l *lane) receive(msg *nats.Msg) {
+	l.heard.Store(time.Now().UnixNano())
 	hints, err := decodeMessage(msg)
 	if err != nil {
 		l.log.Error("dispatch message terminated", "subject", msg.Subject, "error", err)

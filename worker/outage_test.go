@@ -63,6 +63,27 @@ func TestRunSurvivesTheLossOfNATSOverHTTP(t *testing.T) {
 	}
 }
 
+// A stream may take no messages any more while its consumers answer as before.
+func TestLaneThatStaysQuietIsPolled(t *testing.T) {
+	e := newEngine(t).serveNATS().serveHTTP()
+	w := e.worker(nil)
+	worker.Quiet(w, 100*time.Millisecond)
+	worker.Handle(w, kind, func(context.Context, worker.Run[struct{}]) error { return nil })
+	e.start(w)
+	for _, name := range []string{"a", "b", "c"} {
+		r := e.claim(lane, name, `{}`) // and no message
+		if end := e.ended(r); end != "complete" {
+			t.Errorf("%s ended with %s", name, end)
+		}
+	}
+	// What comes by the consumer is taken from there as ever.
+	r := e.run("d", `{}`)
+	if end := e.ended(r); end != "complete" {
+		t.Errorf("d ended with %s", end)
+	}
+	e.await("its message to be settled", func() bool { return e.count("msg +ACK") == 1 })
+}
+
 func TestNATSComesLate(t *testing.T) {
 	e := newEngine(t).serveNATS()
 	e.nats.Stop()

@@ -17,16 +17,34 @@ const (
 
 // poll takes work over HTTP for the lanes that cannot be pulled: all of them without NATS, otherwise those whose
 // consumer has been out of reach for a while. Engines answer it from PostgreSQL, so it needs no part of NATS.
+//
+// A consumer that answers and has nothing proves little: the stream may take no messages (one whose disk was full
+// does not until its server is started again) or the consumer may have stalled. So a quiet lane is asked for as well,
+// without waiting, now and then, and again at once as long as that brings runs.
 func (s *session) poll(ctx context.Context) {
 	var retry backoff
 	failing := false
 	for ctx.Err() == nil {
 		lanes, next := s.unbound(time.Now())
+		var quiet []*lane
+		wait := pollWait
+		switch {
+		case s.conn != nil && len(lanes) > 0:
+			wait = pollShort
+		case len(lanes) == 0:
+			wait = 0
+			lanes, quiet, next = s.quiet(time.Now(), next)
+		}
 		if len(lanes) == 0 {
 			s.sleepUntilChange(ctx, next)
 			continue
 		}
-		got, err := s.pollOnce(ctx, lanes)
+		got, err := s.pollOnce(ctx, lanes, wait)
+		if got != pollNew {
+			for _, l := range quiet {
+				l.heard.Store(time.Now().UnixNano())
+			}
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -57,7 +75,7 @@ const (
 )
 
 // pollOnce reserves every free slot for one poll. It is given up, which costs nothing, when a lane is bound.
-func (s *session) pollOnce(ctx context.Context, lanes []protocol.Lane) (int, error) {
+func (s *session) pollOnce(ctx context.Context, lanes []protocol.Lane, wait time.Duration) (int, error) {
 	s.slots.join()
 	defer s.slots.leave()
 	units := s.slots.reserve(ctx, s.cfg.Slots, true)
@@ -65,10 +83,6 @@ func (s *session) pollOnce(ctx context.Context, lanes []protocol.Lane) (int, err
 		return pollNothing, nil
 	}
 	defer s.slots.unreserve(units)
-	wait := pollWait
-	if s.conn != nil {
-		wait = pollShort
-	}
 	request, err := protocol.Encode(protocol.PollRequest{WorkerID: s.id, Lanes: lanes, Max: units, Wait: protocol.Duration(wait)})
 	if err != nil {
 		return pollNothing, err
@@ -145,6 +159,27 @@ func (s *session) unbound(now time.Time) (lanes []protocol.Lane, next time.Time)
 		}
 	}
 	return lanes, next
+}
+
+// quiet are the lanes with a consumer that has brought nothing for a while; next is when there may be another one, or
+// what it was if that is sooner.
+func (s *session) quiet(now, next time.Time) (lanes []protocol.Lane, quiet []*lane, _ time.Time) {
+	after := s.caller.timing.quietAfter
+	if after == 0 {
+		return nil, nil, next
+	}
+	for _, l := range s.lanes {
+		if !l.bound.Load() {
+			continue
+		}
+		at := time.Unix(0, l.heard.Load()).Add(after)
+		if !at.After(now) {
+			lanes, quiet = append(lanes, l.Lane), append(quiet, l)
+		} else if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return lanes, quiet, next
 }
 
 func (s *session) sleepUntilChange(ctx context.Context, next time.Time) {
