@@ -46,6 +46,7 @@ type cluster struct {
 	faults  []judge.Fault
 	healed  time.Time // when the last one was over
 	burst   []judge.Asked
+	letGo   func() // of the transaction that is held open
 	options
 }
 
@@ -62,7 +63,7 @@ const replicas = 2
 func newCluster(t *testing.T, r *rand.Rand, o options) *cluster {
 	t.Helper()
 	dir := shortDir(t)
-	c := &cluster{t: t, r: r, dir: dir, links: map[string][]*link{}, options: o}
+	c := &cluster{t: t, r: r, dir: dir, links: map[string][]*link{}, letGo: func() {}, options: o}
 	c.held = cmp.Or(o.held, 4*time.Second)
 	c.program, c.jobs = cmp.Or(o.program, binary), cmp.Or(o.jobs, setting(t, jobsVar, 60))
 	pgDir, natsDir := "", dir
@@ -114,6 +115,13 @@ func (c *cluster) dialDatabase() (net.Conn, error) {
 	return net.DialTimeout("unix", filepath.Join(c.pg.Dir(), "s", ".s.PGSQL.5432"), 5*time.Second)
 }
 
+// startWitness starts a worker with a witness, which may be trapped.
+func (c *cluster) startWitness(i int, tr *trap) {
+	c.t.Helper()
+	broker, engine := natsURL(c.links[workerBroker][i].port()), httpURL(c.links[workerEngine][i].port())
+	c.workers[i] = c.seen.launch(c.t, fmt.Sprintf("witness-%d", i-replicas), broker, engine, 16, tr)
+}
+
 // begin sets everything going.
 func (c *cluster) begin() {
 	c.t.Helper()
@@ -130,6 +138,7 @@ func (c *cluster) begin() {
 // end stops everything, and tells what there was.
 func (c *cluster) end(s judge.Settings) judge.History {
 	c.t.Helper()
+	c.letGo()
 	requests := append(c.asker.end(), c.burst...)
 	c.work.pause(c.t, c.store)
 	left := drain(c.t, c.store, c.processes()...)
@@ -192,8 +201,7 @@ func (c *cluster) startWorker(i int) {
 	c.t.Helper()
 	broker, engine := natsURL(c.links[workerBroker][i].port()), httpURL(c.links[workerEngine][i].port())
 	if i >= replicas {
-		n := i - replicas
-		c.workers[i] = c.seen.launch(c.t, fmt.Sprintf("witness-%d", n), broker, engine, 16)
+		c.startWitness(i, nil)
 		return
 	}
 	env := []string{"NATS_URL=" + broker, "DAYBOOK_URL=" + engine}
@@ -217,6 +225,10 @@ func (c *cluster) processes() []*process {
 var clusterFaults = func() map[string]func(*cluster) {
 	all := maps.Clone(processFaults)
 	maps.Copy(all, serverFaults)
+	for _, point := range workerPoints {
+		all["worker killed at "+point] = func(c *cluster) { c.trapWorker(point, false) }
+		all["worker stopped at "+point+", and frozen"] = func(c *cluster) { c.trapWorker(point, true) }
+	}
 	return all
 }()
 

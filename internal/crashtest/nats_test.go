@@ -36,6 +36,7 @@ func serveNATS(dir string) int {
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
+	fmt.Fprintln(os.Stderr, "listening") // who stops it waits for a word
 	<-stop
 	s.Shutdown()
 	return 0

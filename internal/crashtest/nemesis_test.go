@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -88,15 +89,25 @@ var serverFaults = map[string]func(*cluster){
 		c.sql("SET default_transaction_read_only = off", "ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()")
 	},
 	"transaction held open": func(c *cluster) { // which keeps dead rows, and the xid horizon
+		c.letGo()
 		conn, err := pgx.Connect(c.t.Context(), c.db.DSN)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		defer func() { _ = conn.Close(context.Background()) }()
 		if _, err := conn.Exec(c.t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id(), count(*) FROM jobs"); err != nil {
 			c.t.Fatal(err)
 		}
-		time.Sleep(between(c.r, c.held/2, c.held))
+		over, gone := make(chan struct{}), make(chan struct{})
+		go func() { // while other things happen
+			defer close(gone)
+			select {
+			case <-over:
+			case <-time.After(c.held):
+			}
+			_ = conn.Close(context.Background())
+		}()
+		c.letGo = sync.OnceFunc(func() { close(over); <-gone })
+		c.t.Cleanup(c.letGo)
 	},
 	"stream deleted": func(c *cluster) {
 		c.jetstream(func(ctx context.Context, js jetstream.JetStream) error {
@@ -225,6 +236,36 @@ func (c *cluster) freezeAt(point crashpoint.Point, hit int) {
 	}
 	time.Sleep(between(c.r, 9*time.Second, 12*time.Second))
 	p.signal(syscall.SIGCONT)
+}
+
+// trapWorker has a worker killed, or stopped for longer than a lease, at the point.
+func (c *cluster) trapWorker(point string, stop bool) {
+	c.t.Helper()
+	i := replicas + c.r.IntN(replicas)
+	c.workers[i].kill(syscall.SIGKILL)
+	c.startWitness(i, &trap{Point: point, Hit: 1 + c.r.Int64N(4), Stop: stop})
+	p := c.workers[i]
+	p.want.Store(true)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		select {
+		case <-p.done:
+			c.startWorker(i)
+			return
+		default:
+		}
+		if stop && stopped(p.pid()) {
+			break
+		}
+		if time.Now().After(deadline) {
+			c.t.Logf("%s was not reached", point)
+			p.kill(syscall.SIGKILL)
+			c.startWorker(i)
+			return
+		}
+	}
+	time.Sleep(between(c.r, 9*time.Second, 12*time.Second))
+	p.signal(syscall.SIGCONT)
+	p.want.Store(false)
 }
 
 // stopped reports whether a process is, by a signal.

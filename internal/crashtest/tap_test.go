@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,6 +26,8 @@ import (
 type tap struct {
 	worker string
 	note   func(judge.Act)
+	trap   *trap
+	acks   atomic.Bool // what is being sent has one in it
 
 	mu      sync.Mutex
 	asked   map[string]question        // by reply subject
@@ -43,8 +46,8 @@ type attemptKey struct {
 	attempt int
 }
 
-func newTap(worker string, note func(judge.Act)) *tap {
-	return &tap{worker: worker, note: note, asked: map[string]question{}, mail: map[string][]protocol.Hint{}, started: map[attemptKey]uuid.UUID{}}
+func newTap(worker string, note func(judge.Act), tr *trap) *tap {
+	return &tap{worker: worker, note: note, trap: tr, asked: map[string]question{}, mail: map[string][]protocol.Hint{}, started: map[attemptKey]uuid.UUID{}}
 }
 
 // claimOf is the claim that the worker was told an attempt belongs to.
@@ -59,9 +62,15 @@ var judged = map[string]bool{
 	protocol.OpStart: true, protocol.OpComplete: true, protocol.OpFail: true, protocol.OpSnooze: true, protocol.OpRelease: true,
 }
 
-func ask(op string, body []byte) (question, bool) {
+func (t *tap) ask(op string, body []byte) (question, bool) {
 	if !judged[op] {
 		return question{}, false
+	}
+	switch op {
+	case protocol.OpStart:
+		t.trap.at("pre_start")
+	case protocol.OpComplete:
+		t.trap.at("pre_complete")
 	}
 	var q struct{ Items []protocol.StartItem }
 	if err := json.Unmarshal(body, &q); err != nil {
@@ -102,6 +111,12 @@ func (t *tap) answer(q question, body []byte) {
 		}
 		t.note(judge.Act{At: now, Sent: q.sent, Worker: t.worker, What: judge.Answered, Op: q.op, Code: code, Run: it.RunID, Claim: it.ClaimID, Attempt: r.Attempt})
 	}
+	switch q.op {
+	case protocol.OpStart:
+		t.trap.at("post_start")
+	case protocol.OpComplete:
+		t.trap.at("post_complete")
+	}
 }
 
 // RoundTrip listens to HTTP.
@@ -116,7 +131,7 @@ func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		_ = req.Body.Close()
 		req.Body = io.NopCloser(bytes.NewReader(body))
-		q, ok = ask(op, body)
+		q, ok = t.ask(op, body)
 	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil || resp.StatusCode != http.StatusOK || !ok && op != protocol.OpPoll {
@@ -158,11 +173,15 @@ func (t *tap) sent(f frame) {
 		if verdict == "" {
 			verdict = "+ACK"
 		}
+		if verdict == "+ACK" {
+			t.trap.at("pre_ack")
+			t.acks.Store(true)
+		}
 		for _, h := range hints {
 			t.note(judge.Act{At: time.Now(), Worker: t.worker, What: judge.Acked, Run: h.RunID, Claim: h.ClaimID, Code: verdict})
 		}
 	case f.reply != "":
-		if q, ok := ask(strings.TrimPrefix(f.subject, protocol.RPCSubject("")), f.body); ok {
+		if q, ok := t.ask(strings.TrimPrefix(f.subject, protocol.RPCSubject("")), f.body); ok {
 			t.mu.Lock()
 			t.asked[f.reply] = q
 			t.mu.Unlock()
@@ -211,6 +230,7 @@ func (t *tap) heard(f frame) {
 		t.note(a)
 		a.First = false
 	}
+	t.trap.at("post_fetch")
 }
 
 // Dial connects to NATS through the tap.
@@ -219,17 +239,22 @@ func (t *tap) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tapped{Conn: c, out: frames{take: t.sent}, in: frames{take: t.heard}}, nil
+	return &tapped{Conn: c, tap: t, out: frames{take: t.sent}, in: frames{take: t.heard}}, nil
 }
 
 type tapped struct {
 	net.Conn
+	tap     *tap
 	out, in frames
 }
 
 func (c *tapped) Write(b []byte) (int, error) {
 	c.out.feed(b)
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	if c.tap.acks.Swap(false) {
+		c.tap.trap.at("post_ack")
+	}
+	return n, err
 }
 
 func (c *tapped) Read(b []byte) (int, error) {

@@ -30,7 +30,7 @@ func needTorture(t *testing.T) {
 func TestNemesis(t *testing.T) {
 	needTorture(t)
 	r, seed := newSeededRand(t)
-	c := newCluster(t, r, options{held: 30 * time.Second})
+	c := newCluster(t, r, options{held: 3 * time.Minute})
 	log := follow(t, filepath.Join(c.pg.Dir(), "log"))
 	c.begin()
 	time.Sleep(calm)

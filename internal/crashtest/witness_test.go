@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,6 +39,31 @@ type witnessConfig struct {
 	Slots      int
 	Acts       string // the file of its notes
 	Sink       string // the directory of effects
+	Trap       *trap  // where this life is to end, or to be interrupted
+}
+
+// trap has a worker end, or stop, at the hit of a point: on its wire or in its
+// handler, so that the program itself need not know of it.
+type trap struct {
+	Point string
+	Hit   int64
+	Stop  bool // not killed, but stopped
+	hits  atomic.Int64
+}
+
+// workerPoints are the points, in the order of a run.
+var workerPoints = []string{"post_fetch", "pre_start", "post_start", "pre_effect", "post_effect", "pre_complete", "post_complete", "pre_ack", "post_ack"}
+
+func (t *trap) at(point string) {
+	if t == nil || t.Point != point || t.hits.Add(1) != t.Hit {
+		return
+	}
+	if t.Stop {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		return
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
 }
 
 // witnessArgs say how long a run takes.
@@ -71,7 +97,7 @@ func serveWitness(config string) int {
 			panic(err)
 		}
 	}
-	t := newTap(c.Name, note)
+	t := newTap(c.Name, note, c.Trap)
 	w := worker.New(worker.Config{
 		NATSURL: c.NATS, NATSOptions: []nats.Option{nats.SetCustomDialer(t), nats.ReconnectWait(200 * time.Millisecond)},
 		URL: c.HTTP, HTTPClient: &http.Client{Transport: t}, Slots: c.Slots, Name: c.Name, DrainTimeout: 5 * time.Second, Logger: log,
@@ -88,6 +114,7 @@ func serveWitness(config string) int {
 		if err := pauseFor(ctx, time.Duration(run.Args.Millis)*time.Millisecond/2); err != nil {
 			return err
 		}
+		c.Trap.at("pre_effect")
 		switch made, err := effect(c.Sink, id); {
 		case err != nil:
 			return err
@@ -96,6 +123,7 @@ func serveWitness(config string) int {
 		default:
 			say(judge.Repeated)
 		}
+		c.Trap.at("post_effect")
 		return pauseFor(ctx, time.Duration(run.Args.Millis)*time.Millisecond/2)
 	})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -145,11 +173,11 @@ type witnesses struct {
 func (w *witnesses) sink() string { return filepath.Join(w.dir, "sink") }
 
 // launch starts a worker; its end is noted as its life's.
-func (w *witnesses) launch(t *testing.T, name, natsURL, httpURL string, slots int) *process {
+func (w *witnesses) launch(t *testing.T, name, natsURL, httpURL string, slots int, tr *trap) *process {
 	t.Helper()
 	w.born++
 	life := fmt.Sprintf("%s-%d", name, w.born)
-	c := witnessConfig{NATS: natsURL, HTTP: httpURL, Name: life, Slots: slots, Acts: filepath.Join(w.dir, "acts-"+life), Sink: w.sink()}
+	c := witnessConfig{NATS: natsURL, HTTP: httpURL, Name: life, Slots: slots, Acts: filepath.Join(w.dir, "acts-"+life), Sink: w.sink(), Trap: tr}
 	b, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)

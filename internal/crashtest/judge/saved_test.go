@@ -60,3 +60,16 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("a damaged file: %v", err)
 	}
 }
+
+// The page for readers names what is judged as the judge does.
+func TestPageListsInvariants(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range Invariants {
+		if row := "| " + i.ID + " | " + i.What + " |"; !strings.Contains(string(page), row) {
+			t.Errorf("docs/reliability.md has no line %q", row)
+		}
+	}
+}
