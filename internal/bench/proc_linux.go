@@ -85,9 +85,6 @@ func busy() time.Duration {
 // peakRSS is the most memory that the process has had resident.
 func peakRSS(pid int) int64 { return statusKB(pid, "VmHWM:") << 10 }
 
-// currentRSS is the memory that the process has resident.
-func currentRSS(pid int) int64 { return statusKB(pid, "VmRSS:") << 10 }
-
 func statusKB(pid int, name string) int64 {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

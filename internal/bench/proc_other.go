@@ -14,7 +14,6 @@ func family(parent int) []int        { return []int{parent} }
 func parentOf(int) (int, string)     { return 0, "" }
 func busy() time.Duration            { return 0 }
 func peakRSS(int) int64              { return 0 }
-func currentRSS(int) int64           { return 0 }
 func processorName() string          { return "" }
 func memoryBytes() int64             { return 0 }
 func kernel() string                 { return runtime.GOOS }
