@@ -30,7 +30,7 @@ type eventRows struct {
 	actor    []string
 	corr     []*uuid.UUID
 	cause    []*uuid.UUID
-	data     []string
+	data     [][]byte
 	linked   bool // some row has a correlation or a causation
 }
 
@@ -54,7 +54,7 @@ func (r *eventRows) add(stream uuid.UUID, version int, at time.Time, m Meta, e d
 	r.actor = append(r.actor, m.Actor)
 	r.corr = append(r.corr, m.Correlation)
 	r.cause = append(r.cause, m.Causation)
-	r.data = append(r.data, string(data))
+	r.data = append(r.data, data)
 	r.linked = r.linked || m.Correlation != nil || m.Causation != nil
 	return nil
 }

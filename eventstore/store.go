@@ -116,7 +116,10 @@ func pool(ctx context.Context, config Config, name string, conns, standard int) 
 		c.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
 	c.ConnConfig.Tracer = config.Tracer
-	c.AfterConnect = checkEra
+	c.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		registerCodecs(c.TypeMap())
+		return checkEra(ctx, c)
+	}
 	p, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("connect to database: %w", err)
