@@ -66,8 +66,8 @@ const (
 type ClaimRequest struct {
 	Lane   *Lane
 	Limit  int
-	Lease  time.Duration // dispatch lease
-	Parcel int           // hints a message at most; 0 means 1
+	Lease  time.Duration      // dispatch lease
+	Parcel func(runs int) int // hints a message at most, of so many runs claimed; nil means 1
 }
 
 // Claimed is what a claim took.
@@ -115,7 +115,9 @@ SELECT p.level FROM unnest($3::smallint[]) AS p(level),
 func (s *Store) Claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed, error) {
 	q.Lane.mu.Lock()
 	defer q.Lane.mu.Unlock()
-	q.Parcel = max(q.Parcel, 1)
+	if q.Parcel == nil {
+		q.Parcel = func(int) int { return 1 }
+	}
 	for {
 		var c Claimed
 		err := again(ctx, func() (err error) {
@@ -187,7 +189,7 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 		return failed, err
 	}
 	events.queue(b)
-	committed, err := out.Enqueue(b, tx.now, messages(lane, taken, q.Parcel))
+	committed, err := out.Enqueue(b, tx.now, messages(lane, taken, max(q.Parcel(len(taken)), 1)))
 	if err != nil {
 		return failed, fmt.Errorf("write dispatches: %w", err)
 	}

@@ -122,7 +122,7 @@ func (w *world) tryClaim(t *testing.T, out eventstore.Outbox, n, parcel int) ([]
 		t.Fatal(err)
 	}
 	c, err := w.Claim(t.Context(), eventstore.ClaimRequest{
-		Lane: eventstore.NewLane("default", "noop"), Limit: n, Lease: domain.DefaultDispatchLease, Parcel: parcel}, out)
+		Lane: eventstore.NewLane("default", "noop"), Limit: n, Lease: domain.DefaultDispatchLease, Parcel: func(int) int { return parcel }}, out)
 	return c.Runs, err
 }
 

@@ -150,6 +150,7 @@ func newBenchPart(a *app) *cobra.Command {
 	}}
 	broker.Flags().StringVar(&dir, "dir", "", "store directory")
 	worker := &cobra.Command{Use: "worker", Args: takes(), RunE: func(cmd *cobra.Command, _ []string) error {
+		tradeMemory() // as 'daybook worker'
 		return bench.RunWorker(cmd.Context(), url, slots, a.in, a.out, a.newLogger(4))
 	}}
 	worker.Flags().StringVar(&url, "nats-url", "", "NATS server")

@@ -56,6 +56,7 @@ The other commands find it by themselves. Stop it with Ctrl-C: what runs may fin
 }
 
 func (a *app) dev(ctx context.Context, o devOptions) (err error) {
+	tradeMemory()
 	level, err := logLevel(o.level)
 	if err != nil {
 		return err

@@ -28,6 +28,7 @@ with its settings; 'daybook migrate up' makes the schema and the role.`,
   daybook serve --roles relay,projections --http 127.0.0.1:7789`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			tradeMemory()
 			ctx := cmd.Context()
 			level, err := logLevel(o.level)
 			if err != nil {

@@ -33,6 +33,7 @@ It drains when it is told to stop: what runs may finish.`,
   daybook worker --allow-exec --queue reports --queue mail --slots 4`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			tradeMemory()
 			level, err := logLevel(o.level)
 			if err != nil {
 				return err

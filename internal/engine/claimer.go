@@ -21,6 +21,7 @@ type claimer struct {
 	batch   int
 	engines func() int // live replicas, this one included
 	lanes   map[eventstore.WorkerLane]*eventstore.Lane
+	lengths *lengths
 	turn    int // rotates which lane goes first
 	log     *slog.Logger
 	metrics *metrics
@@ -29,7 +30,7 @@ type claimer struct {
 }
 
 const (
-	claimBatch = 500
+	claimBatch = 2000
 	// claimPoll is the longest a claimer sleeps: what no wake-up told it about,
 	// runs that another process made, is found after this.
 	claimPoll = 250 * time.Millisecond
@@ -86,7 +87,12 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 		c.lanes[lane] = l
 	}
 	began := time.Now()
-	got, err := c.store.Claim(ctx, eventstore.ClaimRequest{Lane: l, Limit: n, Lease: c.lease}, c.outbox)
+	var together func(runs int) int
+	if c.lengths.short(lane, began) {
+		workers, slots := book.servers(lane)
+		together = func(runs int) int { return parcel(runs, workers, slots) }
+	}
+	got, err := c.store.Claim(ctx, eventstore.ClaimRequest{Lane: l, Limit: n, Lease: c.lease, Parcel: together}, c.outbox)
 	var parked *eventstore.ParkedError
 	if errors.As(err, &parked) {
 		c.metrics.parked.Inc()

@@ -91,6 +91,20 @@ func (l *ledger) share(lane eventstore.WorkerLane, engines int) int {
 	return divideUp(mine, max(len(l.sharing[lane]), 1))
 }
 
+// servers are how many workers serve the lane, and how many slots the smallest
+// of them has.
+func (l *ledger) servers(lane eventstore.WorkerLane) (workers, slots int) {
+	for _, w := range l.workers {
+		if slices.Contains(w.Lanes, lane) {
+			if workers == 0 || w.Slots < slots {
+				slots = w.Slots
+			}
+			workers++
+		}
+	}
+	return workers, slots
+}
+
 // take notes that n runs of the lane were claimed.
 func (l *ledger) take(lane eventstore.WorkerLane, n int) { l.unstarted[lane] += n }
 

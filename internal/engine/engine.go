@@ -223,7 +223,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 	m := &materializer{store: e.c.Store, batch: materializeBatch, poll: e.firePoll, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("materializer", e.wakeFires, m.Step)
-	c := &claimer{store: e.c.Store, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
+	c := &claimer{store: e.c.Store, lengths: e.service.lengths, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
 		engines: func() int { return int(e.live.Load()) }, lanes: map[eventstore.WorkerLane]*eventstore.Lane{}, cancelled: e.Cancelled, log: e.c.Logger, metrics: e.metrics}
 	start("claimer", e.wakeClaims, c.Step)
 	r := &reaper{store: e.c.Store, batch: reapBatch, every: ReapInterval, due: e.Due, log: e.c.Logger, metrics: e.metrics}
