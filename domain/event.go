@@ -85,6 +85,11 @@ func DecodeEvent(typ string, schemaVersion int, data []byte) (Event, error) {
 
 // EncodeEvent gives the stored form of an event.
 func EncodeEvent(e Event) ([]byte, error) {
+	if a, ok := e.(appender); ok {
+		if b, ok := a.appendJSON(make([]byte, 0, 256)); ok {
+			return b, nil
+		}
+	}
 	b, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", e.EventType(), err)

@@ -56,15 +56,17 @@ func (s *Store) Workers(ctx context.Context) ([]Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Worker, error) {
-		var w Worker
-		var lanes []byte
-		if err := row.Scan(&w.ID, &lanes, &w.Slots, &w.Version, &w.Host, &w.FirstSeen, &w.SeenAt); err != nil {
-			return w, err
-		}
-		w.FirstSeen, w.SeenAt = w.FirstSeen.UTC(), w.SeenAt.UTC()
-		return w, json.Unmarshal(lanes, &w.Lanes)
-	})
+	return pgx.CollectRows(rows, scanWorker)
+}
+
+func scanWorker(row pgx.CollectableRow) (Worker, error) {
+	var w Worker
+	var lanes []byte
+	if err := row.Scan(&w.ID, &lanes, &w.Slots, &w.Version, &w.Host, &w.FirstSeen, &w.SeenAt); err != nil {
+		return w, err
+	}
+	w.FirstSeen, w.SeenAt = w.FirstSeen.UTC(), w.SeenAt.UTC()
+	return w, json.Unmarshal(lanes, &w.Lanes)
 }
 
 // Load is how much of the claims table belongs to a lane or a worker.
@@ -84,6 +86,33 @@ func (s *Store) Loads(ctx context.Context) ([]Load, error) {
 		return nil, fmt.Errorf("count claims: %w", err)
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Load])
+}
+
+// Capacity is what the workers can take and have.
+type Capacity struct {
+	Workers []Worker
+	Loads   []Load
+	// At is when, or a little after, the loads were counted: what a transaction
+	// did that began later is not in them.
+	At time.Time
+}
+
+// Capacity reads Workers and Loads in one round trip.
+func (s *Store) Capacity(ctx context.Context) (c Capacity, err error) {
+	b := &pgx.Batch{}
+	b.Queue(selectWorkers, Silence).Query(func(rows pgx.Rows) (err error) {
+		c.Workers, err = pgx.CollectRows(rows, scanWorker)
+		return err
+	})
+	b.Queue(selectLoad).Query(func(rows pgx.Rows) (err error) {
+		c.Loads, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Load])
+		return err
+	})
+	b.Queue("SELECT clock_timestamp()").QueryRow(func(row pgx.Row) error { return row.Scan(&c.At) })
+	if err := s.loops.SendBatch(ctx, b).Close(); err != nil {
+		return Capacity{}, fmt.Errorf("count what workers have: %w", err)
+	}
+	return c, nil
 }
 
 // Index: engines_pkey.

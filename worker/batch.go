@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,8 +13,13 @@ import (
 )
 
 // maxFlights is how many requests of one operation may be under way: a second one, so that a slow engine does not hold up what
-// arrives meanwhile.
-const maxFlights = 2
+// arrives meanwhile. While one of many items is under way the rest gathers, no longer than flightPace: each request costs the
+// engine a commit.
+const (
+	maxFlights = 2
+	manyItems  = 64
+	flightPace = 50 * time.Millisecond
+)
 
 // batcher gathers the items of one operation into requests: a request takes what waits, and nothing waits for company.
 // Under load the requests grow by themselves.
@@ -27,6 +33,7 @@ type batcher[R any] struct {
 	mu      sync.Mutex
 	waiting []*entry[R]
 	flights int
+	full    time.Time // when a request of many items left that is still under way
 }
 
 type entry[R any] struct {
@@ -53,9 +60,7 @@ func (b *batcher[R]) do(ctx context.Context, item []byte) answer[R] {
 	e := &entry[R]{item: item, done: make(chan answer[R], 1)}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, e)
-	if b.flights < maxFlights && b.group.start(b.fly) {
-		b.flights++
-	}
+	b.launch()
 	b.mu.Unlock()
 	select {
 	case a := <-e.done:
@@ -66,7 +71,18 @@ func (b *batcher[R]) do(ctx context.Context, item []byte) answer[R] {
 	}
 }
 
+// launch begins a flight if there may be one more. The caller holds mu.
+func (b *batcher[R]) launch() {
+	if len(b.waiting) == 0 || b.flights == maxFlights || b.flights > 0 && time.Since(b.full) < flightPace {
+		return
+	}
+	if b.group.start(b.fly) {
+		b.flights++
+	}
+}
+
 func (b *batcher[R]) fly() {
+	runtime.Gosched() // the runs of one message begin together: let the others have their say
 	for {
 		batch := b.take()
 		if batch == nil {
@@ -95,8 +111,16 @@ func (b *batcher[R]) take() []*entry[R] {
 	rest := copy(b.waiting, b.waiting[n:])
 	clear(b.waiting[rest:])
 	b.waiting = b.waiting[:rest]
-	if len(batch) == 0 {
+	switch {
+	case len(batch) == 0:
 		b.flights--
+	case len(batch) >= manyItems:
+		b.full = time.Now()
+		time.AfterFunc(flightPace, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.launch()
+		})
 	}
 	return batch
 }

@@ -56,12 +56,12 @@ Each row carries the processor time of every part a run. A rate depends on what 
 machine does meanwhile; the time a run costs hardly does.`,
 		Example: `  daybook bench drain`,
 	}
-	return group(cmd, newBenchDrain(a), newBenchPart(a))
+	return group(cmd, newBenchDrain(a), newBenchLatency(a), newBenchEnqueue(a), newBenchPart(a))
 }
 
 func newBenchDrain(a *app) *cobra.Command {
 	var b benchFlags
-	o := bench.DrainOptions{}
+	o := bench.DrainOptions{Version: version()}
 	var slots int
 	cmd := &cobra.Command{
 		Use:   "drain",
@@ -80,18 +80,10 @@ last outcome is recorded. Variants: plain (no feed, no projections), feed, proje
 					return usage("--variants %s: want some of %s", v, strings.Join(bench.Variants, ","))
 				}
 			}
-			var done func()
-			var err error
-			if o.Options, done, err = b.options(a, slots); err != nil {
-				return err
-			}
-			o.Version = version()
-			rep, err := bench.Drain(cmd.Context(), o)
-			done()
-			if err != nil {
-				return err
-			}
-			return a.writeBench(b.format, rep)
+			return a.bench(&b, slots, func(shared bench.Options) (bench.Report, error) {
+				o.Options = shared
+				return bench.Drain(cmd.Context(), o)
+			})
 		},
 	}
 	b.add(cmd)
@@ -100,6 +92,20 @@ last outcome is recorded. Variants: plain (no feed, no projections), feed, proje
 	cmd.Flags().StringSliceVar(&o.Variants, "variants", []string{"plain", "feed", "all"}, "what else runs: "+strings.Join(bench.Variants, ", "))
 	cmd.Flags().IntVar(&slots, "slots", bench.DrainSlots, "slots of the worker")
 	return cmd
+}
+
+// bench measures and writes what was found.
+func (a *app) bench(b *benchFlags, slots int, measure func(bench.Options) (bench.Report, error)) error {
+	shared, done, err := b.options(a, slots)
+	if err != nil {
+		return err
+	}
+	rep, err := measure(shared)
+	done()
+	if err != nil {
+		return err
+	}
+	return a.writeBench(b.format, rep)
 }
 
 // writeBench writes figures as JSON, or as a table with the conditions above it.

@@ -16,6 +16,7 @@ type batcher[Q, A any] struct {
 	do   func(ctx context.Context, items []Q) ([]A, error)
 	max  int
 	size func(items int)
+	turn chan struct{} // held by who gathers
 	done chan struct{} // closed when nobody will take calls any more
 	once sync.Once
 }
@@ -36,6 +37,9 @@ const (
 	batchTimeout = 15 * time.Second
 	// batchWorkers is how many transactions of one kind are on their way at once.
 	batchWorkers = 2
+	// While a batch of many is on its way the next gathers, no longer than this.
+	manyItems = 64
+	batchPace = 50 * time.Millisecond
 )
 
 var (
@@ -46,7 +50,7 @@ var (
 func newBatcher[Q, A any](name string, m *metrics, do func(context.Context, []Q) ([]A, error)) *batcher[Q, A] {
 	size := m.batchSize.WithLabelValues(name)
 	return &batcher[Q, A]{
-		name: name, in: make(chan call[Q, A], batchWaiting), do: do, max: batchItems, done: make(chan struct{}),
+		name: name, in: make(chan call[Q, A], batchWaiting), do: do, max: batchItems, turn: make(chan struct{}, 1), done: make(chan struct{}),
 		size: func(n int) { size.Observe(float64(n)) },
 	}
 }
@@ -81,30 +85,47 @@ func (b *batcher[Q, A]) Do(ctx context.Context, items []Q) ([]A, error) {
 // Run works until ctx ends; then it answers what still waits.
 func (b *batcher[Q, A]) Run(ctx context.Context) error {
 	for {
-		var first call[Q, A]
 		select {
 		case <-ctx.Done():
 			b.refuseRest(ctx.Err())
 			return nil
+		case b.turn <- struct{}{}:
+		}
+		var first call[Q, A]
+		select {
+		case <-ctx.Done():
+			<-b.turn
+			b.refuseRest(ctx.Err())
+			return nil
 		case first = <-b.in:
 		}
-		b.work(context.WithoutCancel(ctx), b.gather(first))
+		calls, n := b.gather(first)
+		if n < manyItems {
+			<-b.turn
+			b.work(context.WithoutCancel(ctx), calls)
+			continue
+		}
+		next := time.AfterFunc(batchPace, func() { <-b.turn })
+		b.work(context.WithoutCancel(ctx), calls)
+		if next.Stop() {
+			<-b.turn
+		}
 	}
 }
 
 // gather adds to the first call whatever waits behind it.
-func (b *batcher[Q, A]) gather(first call[Q, A]) []call[Q, A] {
-	calls := []call[Q, A]{first}
-	for n := len(first.items); n < b.max; {
+func (b *batcher[Q, A]) gather(first call[Q, A]) (calls []call[Q, A], n int) {
+	calls = []call[Q, A]{first}
+	for n = len(first.items); n < b.max; {
 		select {
 		case c := <-b.in:
 			calls = append(calls, c)
 			n += len(c.items)
 		default:
-			return calls
+			return calls, n
 		}
 	}
-	return calls
+	return calls, n
 }
 
 func (b *batcher[Q, A]) work(ctx context.Context, calls []call[Q, A]) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,6 +23,15 @@ type claimer struct {
 	engines func() int // live replicas, this one included
 	lanes   map[eventstore.WorkerLane]*eventstore.Lane
 	lengths *lengths
+	closed  *tally
+	recount *atomic.Bool // a worker said something new
+
+	book    *ledger   // nil: count first
+	asked   time.Time // when it was made, by this process's clock
+	counted time.Time // and by the database's
+	fresh   bool      // it was made in this step
+	rest    time.Time // until then slots may gather
+
 	turn    int // rotates which lane goes first
 	log     *slog.Logger
 	metrics *metrics
@@ -34,25 +44,25 @@ const (
 	// claimPoll is the longest a claimer sleeps: what no wake-up told it about,
 	// runs that another process made, is found after this.
 	claimPoll = 250 * time.Millisecond
+	// After a claim of many the next is not made before some slots are free again:
+	// each costs a commit.
+	manyClaimed = 64
+	claimGap    = 2 * time.Millisecond
 )
 
 // Step claims what the workers have room for, lane after lane, and tells when
 // the next run comes due.
 func (c *claimer) Step(ctx context.Context) (did bool, next time.Duration, err error) {
-	workers, err := c.store.Workers(ctx)
+	sleep(ctx, time.Until(c.rest))
+	book, err := c.ledger(ctx)
 	if err != nil {
 		return false, 0, err
 	}
-	all := lanes(workers)
+	all := lanes(book.workers)
 	if len(all) == 0 {
-		c.lanes = map[eventstore.WorkerLane]*eventstore.Lane{}
+		c.lanes, c.book = map[eventstore.WorkerLane]*eventstore.Lane{}, nil
 		return false, claimPoll, nil
 	}
-	loads, err := c.store.Loads(ctx)
-	if err != nil {
-		return false, 0, err
-	}
-	book := newLedger(workers, loads)
 	engines := c.engines()
 	c.turn++
 	next = claimPoll
@@ -76,9 +86,30 @@ func (c *claimer) Step(ctx context.Context) (did bool, next time.Duration, err e
 	return did, next, errors.Join(errs...)
 }
 
+// ledger is the present credit.
+func (c *claimer) ledger(ctx context.Context) (*ledger, error) {
+	if c.book != nil && !c.recount.Swap(false) && time.Since(c.asked) < countEvery {
+		for _, e := range c.closed.take(c.counted) {
+			c.book.end(e.lane, e.n)
+		}
+		c.fresh = false
+		return c.book, nil
+	}
+	asked := time.Now()
+	got, err := c.store.Capacity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.book, c.asked, c.counted, c.fresh = newLedger(got.Workers, got.Loads), asked, got.At, true
+	return c.book, nil
+}
+
 func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, book *ledger, engines int) (took bool, wait time.Duration, err error) {
 	n := min(book.share(lane, engines), c.batch)
 	if n == 0 {
+		if !c.fresh { // what ended while it was counted is not in it
+			return false, max(countEvery-time.Since(c.asked), time.Millisecond), nil
+		}
 		return false, claimPoll, nil // a finished run wakes the claimer
 	}
 	l := c.lanes[lane]
@@ -100,10 +131,14 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 		return true, 0, nil
 	}
 	if err != nil {
+		c.book = nil // it may have happened all the same
 		return false, 0, err
 	}
 	c.metrics.claimed(lane, got, time.Since(began))
 	book.take(lane, len(got.Runs))
+	if len(got.Runs) >= manyClaimed {
+		c.rest = time.Now().Add(claimGap)
+	}
 	if err := c.replace(ctx, got.Replaced); err != nil {
 		return true, 0, err
 	}
@@ -137,4 +172,17 @@ func (c *claimer) replace(ctx context.Context, runs []uuid.UUID) error {
 		c.cancelled(runs...)
 	}
 	return err
+}
+
+// sleep waits, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }

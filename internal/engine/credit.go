@@ -2,6 +2,8 @@ package engine
 
 import (
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/daybookhq/daybook/eventstore"
 )
@@ -105,7 +107,48 @@ func (l *ledger) servers(lane eventstore.WorkerLane) (workers, slots int) {
 	return workers, slots
 }
 
+// end notes that n claims of the lane were closed since the loads were counted.
+func (l *ledger) end(lane eventstore.WorkerLane, n int) { l.unstarted[lane] -= n }
+
 // take notes that n runs of the lane were claimed.
 func (l *ledger) take(lane eventstore.WorkerLane, n int) { l.unstarted[lane] += n }
 
 func divideUp(a, b int) int { return (a + b - 1) / b }
+
+// Counting the claims is much of what a small claim costs. Between two counts the
+// claimer goes on with the last one, less what it claimed since, plus what was
+// closed since: claims that others made meanwhile are within their own shares.
+const countEvery = 100 * time.Millisecond
+
+// tally gathers the claims that were closed here, for the ledger.
+type tally struct {
+	mu    sync.Mutex
+	ended []ended
+}
+
+// ended is claims of a lane that a transaction closed, which began at a time by
+// the database's clock.
+type ended struct {
+	lane eventstore.WorkerLane
+	at   time.Time
+	n    int
+}
+
+func (t *tally) note(e ended) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// Without a claimer nobody asks. What is left out is found by the next count.
+	if len(t.ended) < 10_000 {
+		t.ended = append(t.ended, e)
+	}
+}
+
+// take gives what was closed by transactions that began after a time: what began
+// before may be in a count of that time already.
+func (t *tally) take(after time.Time) []ended {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.ended
+	t.ended = nil
+	return slices.DeleteFunc(all, func(e ended) bool { return !e.at.After(after) })
+}

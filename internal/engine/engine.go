@@ -77,6 +77,7 @@ type Engine struct {
 	firePoll time.Duration // the longest that the materializer sleeps
 
 	live       atomic.Int64 // engines, this one included
+	recount    atomic.Bool  // workers changed
 	topologyOK atomic.Bool
 }
 
@@ -104,7 +105,7 @@ func New(c Config) (*Engine, error) {
 	e.service = newService(c.Store, e.budget.ExecutionTerms(), e.metrics, c.Logger)
 	e.service.freed = func() { poke(e.wakeClaims) }
 	e.service.due = e.Due
-	e.service.declared = func() { poke(e.wakeLanes); poke(e.wakeClaims) }
+	e.service.declared = func() { e.recount.Store(true); poke(e.wakeLanes); poke(e.wakeClaims) }
 	e.lanes = &laneKeeper{store: c.Store, js: js, topology: c.Topology, log: c.Logger}
 	if e.publisher, err = natsjs.NewPublisher(c.NATS, e.budget.Publish); err != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 	m := &materializer{store: e.c.Store, batch: materializeBatch, poll: e.firePoll, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("materializer", e.wakeFires, m.Step)
-	c := &claimer{store: e.c.Store, lengths: e.service.lengths, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
+	c := &claimer{store: e.c.Store, lengths: e.service.lengths, closed: e.service.tally, recount: &e.recount, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
 		engines: func() int { return int(e.live.Load()) }, lanes: map[eventstore.WorkerLane]*eventstore.Lane{}, cancelled: e.Cancelled, log: e.c.Logger, metrics: e.metrics}
 	start("claimer", e.wakeClaims, c.Step)
 	r := &reaper{store: e.c.Store, batch: reapBatch, every: ReapInterval, due: e.Due, log: e.c.Logger, metrics: e.metrics}

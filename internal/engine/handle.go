@@ -104,14 +104,14 @@ func itemwise[I, R any](items []I, f func() ([]R, error)) ([]R, error) {
 }
 
 func decode(body []byte, into any) error {
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := protocol.Decode(body, into); err != nil {
 		return &protocol.Error{Code: protocol.CodeInvalid, Message: "the request cannot be read: " + err.Error()}
 	}
 	return nil
 }
 
 func encode(reply any) []byte {
-	b, err := json.Marshal(reply)
+	b, err := protocol.Encode(reply)
 	if err != nil {
 		b, _ = json.Marshal(protocol.PresenceReply{Error: &protocol.Error{Code: protocol.CodeInternal, Message: "the reply cannot be written: " + err.Error()}})
 	}

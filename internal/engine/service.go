@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,7 +28,278 @@ type Service struct {
 	due      func(queue string) // runs of the queue came due
 	declared func()             // a worker said what it does
 	lengths  *lengths           // of the runs whose ends were recorded here
+	tally    *tally             // of the claims that were closed here
 	log      *slog.Logger
 	metrics  *metrics
 }
 
+func newService(s *eventstore.Store, terms domain.ExecutionTerms, m *metrics, log *slog.Logger) *Service {
+	v := &Service{store: s, terms: terms, lengths: newLengths(), tally: &tally{}, log: log, metrics: m, freed: func() {}, due: func(string) {}, declared: func() {}}
+	v.starts = newBatcher("start", m, s.Execute)
+	v.outcomes = newBatcher("outcome", m, s.Execute)
+	v.beats = newBatcher("heartbeat", m, func(ctx context.Context, beats []eventstore.Beat) ([]eventstore.Beaten, error) {
+		return s.Heartbeat(ctx, beats, terms)
+	})
+	v.requests = newBatcher("request", m, s.Request)
+	return v
+}
+
+// Run works the batches until ctx ends.
+func (v *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for range batchWorkers {
+		g.Go(func() error { return v.starts.Run(ctx) })
+		g.Go(func() error { return v.outcomes.Run(ctx) })
+		g.Go(func() error { return v.requests.Run(ctx) })
+	}
+	g.Go(func() error { return v.beats.Run(ctx) })
+	err := g.Wait()
+	v.starts.stop()
+	v.outcomes.stop()
+	v.requests.stop()
+	v.beats.stop()
+	return err
+}
+
+// Start lets workers begin to execute.
+func (v *Service) Start(ctx context.Context, actor string, q protocol.StartRequest) ([]protocol.StartResult, error) {
+	commands := make([]eventstore.Command, len(q.Items))
+	for i, it := range q.Items {
+		commands[i] = eventstore.Command{RunID: it.RunID, Meta: eventstore.Meta{Actor: actor},
+			Do: domain.StartRun{ClaimID: it.ClaimID, Token: it.Token, Worker: q.WorkerID, ExecutionTerms: v.terms}}
+	}
+	got, err := v.starts.Do(ctx, commands)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]protocol.StartResult, len(got))
+	for i, a := range got {
+		if code, fault := v.refusal(protocol.OpStart, a); a.Err != nil {
+			out[i] = protocol.StartResult{Status: refusedStatus(fault), Code: code, Error: fault, RunID: q.Items[i].RunID}
+			continue
+		}
+		v.recorded(protocol.OpStart, a)
+		out[i] = started(a)
+	}
+	return out, nil
+}
+
+func started(a eventstore.Answer) protocol.StartResult {
+	r := protocol.StartResult{
+		Status: protocol.StatusStarted, RunID: a.Run.ID, Job: a.Spec.Name, JobID: a.Run.JobID, Kind: a.Run.Kind, Origin: string(a.Run.Origin),
+		Args: a.Run.Args, Target: a.Spec.Target, Attempt: a.Run.Attempt, MaxAttempts: a.Spec.Retry.MaxAttempts,
+		ScheduledAt: protocol.At(a.Run.ScheduledAt), Timeout: protocol.Duration(a.Spec.Timeout),
+		LeaseRemaining: protocol.Duration(a.Run.LeaseUntil.Sub(a.Now)),
+	}
+	if len(r.Args) == 0 {
+		r.Args = a.Spec.Args
+	}
+	if a.Run.Deadline != nil {
+		r.Deadline = protocol.Duration(max(a.Run.Deadline.Sub(a.Now), 1))
+	}
+	return r
+}
+
+// Complete records successes.
+func (v *Service) Complete(ctx context.Context, actor string, q protocol.CompleteRequest) ([]protocol.Result, error) {
+	commands := make([]eventstore.Command, len(q.Items))
+	for i, it := range q.Items {
+		commands[i] = eventstore.Command{RunID: it.RunID, Do: domain.SucceedRun{ClaimID: it.ClaimID}, Meta: eventstore.Meta{Actor: actor}}
+		if commands[i].Output = output(it.Output); len(it.Result) > 0 {
+			if commands[i].Output == nil {
+				commands[i].Output = &eventstore.Output{}
+			}
+			commands[i].Output.Result = it.Result
+		}
+	}
+	return v.close(ctx, protocol.OpComplete, commands)
+}
+
+// Snooze puts started runs off.
+func (v *Service) Snooze(ctx context.Context, actor string, q protocol.SnoozeRequest) ([]protocol.Result, error) {
+	commands := make([]eventstore.Command, len(q.Items))
+	for i, it := range q.Items {
+		commands[i] = eventstore.Command{RunID: it.RunID, Do: domain.SnoozeRun{ClaimID: it.ClaimID, Delay: it.Delay.Std()}, Meta: eventstore.Meta{Actor: actor}}
+	}
+	return v.close(ctx, protocol.OpSnooze, commands)
+}
+
+// Release takes runs back.
+func (v *Service) Release(ctx context.Context, actor string, q protocol.ReleaseRequest) ([]protocol.Result, error) {
+	commands := make([]eventstore.Command, len(q.Items))
+	for i, it := range q.Items {
+		commands[i] = eventstore.Command{RunID: it.RunID, Do: domain.ReleaseRun{ClaimID: it.ClaimID, Token: it.Token, Reason: cmp.Or(it.Reason, "released by its worker")}, Meta: eventstore.Meta{Actor: actor}}
+	}
+	return v.close(ctx, protocol.OpRelease, commands)
+}
+
+func (v *Service) close(ctx context.Context, op string, commands []eventstore.Command) ([]protocol.Result, error) {
+	got, err := v.outcomes.Do(ctx, commands)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]protocol.Result, len(got))
+	for i, a := range got {
+		switch code, fault := v.refusal(op, a); {
+		case a.Err != nil:
+			out[i] = protocol.Result{Status: refusedStatus(fault), Code: code, Error: fault}
+		case isUnstorable(a.Event):
+			out[i] = protocol.Result{Status: protocol.StatusFailed}
+		case a.Repeat && op == protocol.OpComplete:
+			out[i] = protocol.Result{Status: protocol.StatusUnchanged}
+		default:
+			out[i] = protocol.Result{Status: protocol.StatusRecorded}
+		}
+	}
+	v.closed(op, got)
+	return out, nil
+}
+
+// Fail records failed attempts.
+func (v *Service) Fail(ctx context.Context, actor string, q protocol.FailRequest) ([]protocol.FailResult, error) {
+	commands := make([]eventstore.Command, len(q.Items))
+	for i, it := range q.Items {
+		commands[i] = eventstore.Command{RunID: it.RunID, Output: output(it.Output), Meta: eventstore.Meta{Actor: actor},
+			Do: domain.FailRun{ClaimID: it.ClaimID, Error: domain.RunError(it.Error), Retryable: it.Retryable, RetryAfter: it.RetryAfter.Std()}}
+	}
+	got, err := v.outcomes.Do(ctx, commands)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]protocol.FailResult, len(got))
+	for i, a := range got {
+		if code, fault := v.refusal(protocol.OpFail, a); a.Err != nil {
+			out[i] = protocol.FailResult{Status: refusedStatus(fault), Code: code, Error: fault}
+			continue
+		}
+		switch e := a.Event.(type) {
+		case domain.RunRetryScheduled:
+			out[i] = protocol.FailResult{Next: protocol.NextRetry, At: protocol.At(e.ReadyAt)}
+		case domain.RunCancelled:
+			out[i] = protocol.FailResult{Next: protocol.NextCancelled}
+		default:
+			out[i] = protocol.FailResult{Next: protocol.NextFailed}
+		}
+	}
+	v.closed(protocol.OpFail, got)
+	return out, nil
+}
+
+// Heartbeat renews leases.
+func (v *Service) Heartbeat(ctx context.Context, q protocol.HeartbeatRequest) ([]protocol.HeartbeatResult, error) {
+	beats := make([]eventstore.Beat, len(q.Items))
+	for i, it := range q.Items {
+		beats[i] = eventstore.Beat{RunID: it.RunID, ClaimID: it.ClaimID, Message: it.Message}
+		if it.Progress != nil {
+			p := float32(*it.Progress)
+			beats[i].Progress = &p
+		}
+	}
+	got, err := v.beats.Do(ctx, beats)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]protocol.HeartbeatResult, len(got))
+	for i, b := range got {
+		if b.Code != "" {
+			v.metrics.refusals.WithLabelValues(protocol.OpHeartbeat, string(b.Code)).Inc()
+			out[i] = protocol.HeartbeatResult{Status: protocol.StatusRefused, Code: protocol.RefusalCode(b.Code)}
+			continue
+		}
+		out[i] = protocol.HeartbeatResult{LeaseRemaining: protocol.Duration(b.Remaining), Cancel: b.Cancel}
+	}
+	return out, nil
+}
+
+// closed counts what was recorded, and wakes whoever waits for slots or runs.
+func (v *Service) closed(op string, got []eventstore.Answer) {
+	lanes := map[eventstore.WorkerLane]*took{}
+	for _, a := range got {
+		if a.Err != nil {
+			continue
+		}
+		v.recorded(op, a)
+		if a.Run.State == domain.Pending {
+			v.due(a.Run.Queue)
+		}
+		if a.Repeat {
+			continue
+		}
+		lane := eventstore.WorkerLane{Queue: a.Run.Queue, Kind: a.Run.Kind}
+		t := lanes[lane]
+		if t == nil {
+			t = &took{at: a.Now}
+			lanes[lane] = t
+		}
+		t.closed++
+		if a.Took > 0 {
+			v.metrics.runSeconds.WithLabelValues(a.Run.Queue).Observe(a.Took.Seconds())
+			t.sum += a.Took
+			t.runs++
+		}
+	}
+	for lane, t := range lanes {
+		v.tally.note(ended{lane, t.at, t.closed})
+		if t.runs > 0 {
+			v.lengths.note(lane, t.sum/time.Duration(t.runs), time.Now())
+		}
+	}
+	v.freed()
+}
+
+// took adds up what was closed of a lane.
+type took struct {
+	at     time.Time // the transaction's
+	closed int
+	runs   int // of those, executed
+	sum    time.Duration
+}
+
+func (v *Service) recorded(op string, a eventstore.Answer) {
+	result := "recorded"
+	if a.Repeat {
+		result = "repeated"
+	}
+	v.metrics.outcomes.WithLabelValues(op, result).Inc()
+}
+
+// refusal translates an answer's error: a refusal is decided, a fault is not.
+func (v *Service) refusal(op string, a eventstore.Answer) (protocol.RefusalCode, *protocol.Error) {
+	var r *domain.Refusal
+	switch {
+	case a.Err == nil:
+		return "", nil
+	case errors.As(a.Err, &r):
+		v.metrics.refusals.WithLabelValues(op, string(r.Code)).Inc()
+		if r.UnknownClaim || r.Code == domain.CodeUnknownRun {
+			v.metrics.unknown.Inc()
+			v.log.Warn("claim is unknown to the database and refused", "run_id", r.Run, "op", op)
+		}
+		return protocol.RefusalCode(r.Code), nil
+	}
+	v.log.Error("operation cannot be stored", "op", op, "error", a.Err)
+	return "", &protocol.Error{Code: protocol.CodeInternal, Message: a.Err.Error()}
+}
+
+func refusedStatus(fault *protocol.Error) protocol.Status {
+	if fault != nil {
+		return ""
+	}
+	return protocol.StatusRefused
+}
+
+func isUnstorable(e domain.RunEvent) bool {
+	f, ok := e.(domain.RunFailed)
+	return ok && f.Error.Type == eventstore.ErrorUnstorable
+}
+
+func output(o *protocol.Output) *eventstore.Output {
+	if o == nil {
+		return nil
+	}
+	head, tail, err := o.Bytes()
+	if err != nil {
+		head, tail = []byte("output could not be read: "+err.Error()), nil
+	}
+	return &eventstore.Output{Head: head, Tail: tail, TotalBytes: int64(len(head)) + int64(len(tail)) + o.Truncated}
+}
