@@ -56,7 +56,7 @@ Each row carries the processor time of every part a run. A rate depends on what 
 machine does meanwhile; the time a run costs hardly does.`,
 		Example: `  daybook bench drain`,
 	}
-	return group(cmd, newBenchDrain(a), newBenchLatency(a), newBenchEnqueue(a), newBenchPart(a))
+	return group(cmd, newBenchDrain(a), newBenchLatency(a), newBenchEnqueue(a), newBenchClaim(a), newBenchScale(a), newBenchPart(a))
 }
 
 func newBenchDrain(a *app) *cobra.Command {

@@ -77,3 +77,68 @@ request.`,
 	f.IntVar(&o.Seconds, "seconds", 5, "how long each is kept up")
 	return cmd
 }
+
+func newBenchClaim(a *app) *cobra.Command {
+	var b benchFlags
+	o := bench.ClaimOptions{Version: version()}
+	cmd := &cobra.Command{
+		Use:   "claim",
+		Short: "What ways of picking due work give, and which pick it twice",
+		Long: `Lets several claimers pick rows, by five ways: on a table with a state column select, then
+update; select for update; an advisory lock; skip locked; and by moving rows, as Daybook
+does. Counts rows that more than one claimer believed to be its own. It shows the ways
+only: no history, no broker.`,
+		Example: `  daybook bench claim
+  daybook bench claim --rows 20000 --claimers 1,4 -o json`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if slices.ContainsFunc(o.Claimers, func(n int) bool { return n < 1 }) || o.Rows < 1 || o.Batch < 1 {
+				return usage("--claimers, --rows and --batch: want at least 1")
+			}
+			return a.bench(&b, 0, func(shared bench.Options) (bench.Report, error) {
+				o.Options = shared
+				return bench.Claim(cmd.Context(), o)
+			})
+		},
+	}
+	b.add(cmd)
+	f := cmd.Flags()
+	f.IntVar(&o.Rows, "rows", 50_000, "rows to pick")
+	f.IntVar(&o.Batch, "batch", 100, "rows a claim")
+	f.IntSliceVar(&o.Claimers, "claimers", []int{1, 2, 4, 8}, "how many pick at the same time")
+	return cmd
+}
+
+func newBenchScale(a *app) *cobra.Command {
+	var b benchFlags
+	o := bench.ScaleOptions{Version: version()}
+	var slots int
+	cmd := &cobra.Command{
+		Use:   "scale",
+		Short: "What old and future runs, and an open transaction, cost",
+		Long: `Claims runs without executing them, and drains as many, beside nothing, finished runs with
+their history, runs that wait for tomorrow, and a transaction that stays open and keeps
+the database from forgetting. 10,000,000 finished runs take 20 GB and some minutes to make.`,
+		Example: `  daybook bench scale
+  daybook bench scale --finished 1000000,10000000 --rounds 3`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Runs < 1 || o.Rounds < 1 || slots < 1 {
+				return usage("--runs, --rounds and --slots: want at least 1")
+			}
+			return a.bench(&b, slots, func(shared bench.Options) (bench.Report, error) {
+				o.Options = shared
+				return bench.Scale(cmd.Context(), o)
+			})
+		},
+	}
+	b.add(cmd)
+	f := cmd.Flags()
+	f.IntVar(&o.Runs, "runs", 100_000, "runs to claim, and to drain")
+	f.IntVar(&o.Rounds, "rounds", 1, "rounds; the median one is shown")
+	f.IntSliceVar(&o.Finished, "finished", []int{1_000_000}, "finished runs beside")
+	f.IntSliceVar(&o.Future, "future", []int{10_000, 1_000_000}, "future runs beside")
+	f.BoolVar(&o.Open, "open", true, "with an open transaction, too")
+	f.IntVar(&slots, "slots", bench.DrainSlots, "slots of the worker")
+	return cmd
+}

@@ -150,8 +150,8 @@ func (r *rig) idle(ctx context.Context) (idle bool, err error) {
 // check counts what the log says: a rate of runs that were not recorded is none.
 func (r *rig) check(ctx context.Context, n int) error {
 	var started, succeeded int
-	err := r.watch.QueryRow(ctx, `SELECT count(*) FILTER (WHERE type = 'RunStarted'), count(*) FILTER (WHERE type = 'RunSucceeded') FROM events WHERE category = 'run'`).
-		Scan(&started, &succeeded)
+	err := r.watch.QueryRow(ctx, `SELECT count(*) FILTER (WHERE type = 'RunStarted'), count(*) FILTER (WHERE type = 'RunSucceeded')
+		FROM events WHERE category = 'run' AND actor <> 'bench'`).Scan(&started, &succeeded)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,20 @@ type rig struct {
 }
 
 // newRig starts broker and engine on a new database. The worker comes later.
-func (l *lab) newRig(ctx context.Context, v variant) (r *rig, err error) {
+func (l *lab) newRig(ctx context.Context, v variant) (*rig, error) {
+	r, err := l.newStore(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.start(ctx); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// newStore makes the database of a rig whose processes are started later.
+func (l *lab) newStore(ctx context.Context, v variant) (r *rig, err error) {
 	r = &rig{lab: l, variant: v}
 	defer func() {
 		if err != nil {
@@ -56,35 +69,38 @@ func (l *lab) newRig(ctx context.Context, v variant) (r *rig, err error) {
 	if r.db, r.drop, err = l.database(ctx, true); err != nil {
 		return nil, err
 	}
-	engineDSN := edit(r.db, "", "daybook_engine")
-	if r.store, err = eventstore.Open(ctx, eventstore.Config{DSN: engineDSN, OpsConns: 2, LoopConns: 6, Actor: "bench"}); err != nil {
+	if r.store, err = eventstore.Open(ctx, eventstore.Config{DSN: r.engineDSN(), OpsConns: 2, LoopConns: 6, Actor: "bench"}); err != nil {
 		return nil, err
 	}
-	if r.watch, err = pgxpool.New(ctx, r.db); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(l.dir, "nats-")
+	r.watch, err = pgxpool.New(ctx, r.db)
+	return r, err
+}
+
+func (r *rig) engineDSN() string { return edit(r.db, "", "daybook_engine") }
+
+// start starts broker and engine.
+func (r *rig) start(ctx context.Context) error {
+	dir, err := os.MkdirTemp(r.dir, "nats-")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if r.broker, err = l.launch("broker", nil, "bench", "part", "broker", "--dir", dir); err != nil {
-		return nil, err
+	if r.broker, err = r.launch("broker", nil, "bench", "part", "broker", "--dir", dir); err != nil {
+		return err
 	}
 	var ready struct{ NATS string }
 	if err := within(ctx, 15*time.Second, func(ctx context.Context) error { return r.broker.hear(ctx, &ready) }); err != nil {
-		return nil, err
+		return err
 	}
 	r.nats = ready.NATS
-	r.engine, err = l.launch("engine", nil, "bench", "part", "engine", "--", "--database-url", engineDSN, "--nats-url", r.nats, "--nats-replicas", "1",
-		"--http", "127.0.0.1:0", "--log-level", "warn", "--roles", v.roles())
+	r.engine, err = r.launch("engine", nil, "bench", "part", "engine", "--", "--database-url", r.engineDSN(), "--nats-url", r.nats, "--nats-replicas", "1",
+		"--http", "127.0.0.1:0", "--log-level", "warn", "--roles", r.roles())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = r.until(ctx, 30*time.Second, "the engine to start", func(ctx context.Context) (bool, error) {
+	return r.until(ctx, 30*time.Second, "the engine to start", func(ctx context.Context) (bool, error) {
 		engines, err := r.store.Engines(ctx)
 		return len(engines) > 0, err
 	})
-	return r, err
 }
 
 func (r *rig) close() {

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"time"
@@ -94,10 +96,24 @@ func started(a eventstore.Answer) protocol.StartResult {
 	if len(r.Args) == 0 {
 		r.Args = a.Spec.Args
 	}
+	r.Args, r.Target = compact(r.Args), compact(r.Target)
 	if a.Run.Deadline != nil {
 		r.Deadline = protocol.Duration(max(a.Run.Deadline.Sub(a.Now), 1))
 	}
 	return r
+}
+
+// compact takes the white space out that a person, or the database, put into
+// JSON: workers see the same text wherever it was kept.
+func compact(raw json.RawMessage) json.RawMessage {
+	if !bytes.ContainsAny(raw, " \t\r\n") {
+		return raw
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return raw
+	}
+	return b.Bytes()
 }
 
 // Complete records successes.
