@@ -4,6 +4,7 @@ package crashtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -151,7 +152,8 @@ func save(t *testing.T, dir string, h judge.History, logs ...string) string {
 	if v := os.Getenv(saveVar); v != "" {
 		to = filepath.Join(v, h.Settings.Name)
 	}
-	if err := h.Save(to); err != nil {
+	// A witness of an earlier run must not be heard in this one.
+	if err := errors.Join(os.RemoveAll(to), h.Save(to)); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range logs {

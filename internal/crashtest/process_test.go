@@ -191,7 +191,7 @@ func (e entry) excused() bool {
 
 // outage is how errors read that tell of a server that is away.
 var outage = regexp.MustCompile(`dial error|failed to connect|connection re(fused|set)|broken pipe|unexpected EOF|conn closed|` +
-	`SQLSTATE (57P0[123]|25006|53100)|i/o timeout|deadline exceeded|nats: (timeout|no responders|connection closed|disconnected)`)
+	`SQLSTATE (57P0[123]|25006|25P03|53100)|i/o timeout|deadline exceeded|nats: (timeout|no responders|connection closed|disconnected)`)
 
 // family is the process with all its descendants, children before their parents'
 // siblings.

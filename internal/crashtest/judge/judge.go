@@ -172,7 +172,7 @@ func (v *Violations) String() string {
 // Judge compares the witnesses.
 func (h History) Judge() (Report, *Violations) {
 	v := &Violations{}
-	l := readLog(h.Events, v)
+	l := readLog(h.Events, h.Settings.Clock, v)
 	h.instants(l, v)
 	h.ledger(l, v)
 	h.skips(l, v)

@@ -45,7 +45,10 @@ type event struct {
 // readLog folds the streams: legal paths, versions without gaps, nothing after
 // the end. EvolveRun and EvolveJob are the product's own, and they are what is
 // relied on for what a legal path is.
-func readLog(events []eventstore.Recorded, v *Violations) *log {
+//
+// The clock is how far the database's may have gone back: an event is then dated
+// like the one before it, and not when it happened.
+func readLog(events []eventstore.Recorded, clock time.Duration, v *Violations) *log {
 	l := &log{runs: map[uuid.UUID]*run{}, jobs: map[uuid.UUID]*job{}, byJob: map[uuid.UUID][]*run{}}
 	claims := map[uuid.UUID]uuid.UUID{}
 	positions := map[int64]bool{}
@@ -65,7 +68,7 @@ func readLog(events []eventstore.Recorded, v *Violations) *log {
 			if l.runs[rec.StreamID] == nil {
 				l.runs[rec.StreamID] = &run{Run: domain.Run{ID: rec.StreamID}}
 			}
-			l.runs[rec.StreamID].append(e, ev, rec.Version, v)
+			l.runs[rec.StreamID].append(e, ev, rec.Version, clock, v)
 			if c, ok := e.(domain.RunClaimed); ok {
 				if other, twice := claims[c.ClaimID]; twice {
 					v.add("claim id twice", "claim %s of runs %s and %s", c.ClaimID, other, rec.StreamID)
@@ -108,7 +111,7 @@ func order(stream uuid.UUID, have, version int, before []event, e event, v *Viol
 	}
 }
 
-func (r *run) append(e domain.RunEvent, ev event, version int, v *Violations) {
+func (r *run) append(e domain.RunEvent, ev event, version int, clock time.Duration, v *Violations) {
 	order(r.ID, r.Version, version, r.events, ev, v)
 	before := r.Run
 	next, err := domain.EvolveRun(r.Run, e, ev.at)
@@ -121,7 +124,7 @@ func (r *run) append(e domain.RunEvent, ev event, version int, v *Violations) {
 		if r.starts++; r.starts == 1 {
 			r.first = ev.at
 		}
-		if !before.LeaseUntil.After(ev.at) {
+		if !before.LeaseUntil.Add(clock).After(ev.at) {
 			v.add("late start", "run %s version %d: started at %s, its lease ended at %s", r.ID, version, ev.at, before.LeaseUntil)
 		}
 	case domain.RunReleased:
