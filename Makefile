@@ -90,7 +90,7 @@ bench-reads: ## Measure every list and detail with a million runs (ARGS="-data D
 
 .PHONY: bench-peers
 bench-peers: build ## Drain the same work through other job queues beside Daybook (ARGS="--rounds 5")
-	@cd bench/peers && exec go run . --daybook ../../bin/daybook $(ARGS)
+	@cd bench/peers && exec go run -mod=mod . --daybook ../../bin/daybook $(ARGS)
 
 TORTURE_DIR     ?= bin/torture
 TORTURE_MINUTES ?= 8
