@@ -356,10 +356,11 @@ func (c *cluster) rest() { time.Sleep(between(c.r, 0, 3*time.Second)) }
 // others happen.
 func (c *cluster) fault(kinds ...string) {
 	c.t.Helper()
-	from := time.Now()
+	began := make([]time.Time, len(kinds))
 	strikes := c.inHand()
 	var heal []func()
 	for i, kind := range kinds {
+		began[i] = time.Now()
 		c.t.Logf("%s, with %d runs in hand", kind, strikes)
 		switch p, ok := partitions[kind]; {
 		case diskFaults[kind] != nil:
@@ -384,8 +385,8 @@ func (c *cluster) fault(kinds ...string) {
 		awaitReady(c.t, e, httpURL(c.ports[i]))
 	}
 	c.work.await(c.t, c.processes()...)
-	for _, kind := range kinds {
-		c.faults = append(c.faults, judge.Fault{Kind: kind, Window: judge.Window{From: from, Until: time.Now()}, Stalls: strings.HasSuffix(kind, "frozen"), Strikes: strikes})
+	for i, kind := range kinds {
+		c.faults = append(c.faults, judge.Fault{Kind: kind, Window: judge.Window{From: began[i], Until: time.Now()}, Stalls: strings.HasSuffix(kind, "frozen"), Strikes: strikes})
 	}
 }
 
@@ -401,7 +402,7 @@ func (c *cluster) inHand() (n int) {
 // clusterSample is what is done by default, and what the long run begins with.
 var clusterSample = []string{
 	"worker killed", "engine killed", "postmaster killed", "nats killed", "worker frozen", "backend killed",
-	engineDatabase + " without answers", workerBroker + " in a black hole", "consumers deleted", "database read-only",
+	engineDatabase + " without answers to COMMIT", workerBroker + " in a black hole", "consumers deleted", "database read-only",
 }
 
 // TestClusterKilled kills each kind of process in turn.

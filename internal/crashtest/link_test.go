@@ -31,11 +31,12 @@ type link struct {
 type linkState int
 
 const (
-	whole   linkState = iota
-	severed           // connections end, and no new one comes about
-	hole              // nothing arrives, and nobody is told; it is all there later
-	deaf              // what is asked arrives, and no answer comes back
-	mute              // what is asked does not arrive
+	whole     linkState = iota
+	severed             // connections end, and no new one comes about
+	hole                // nothing arrives, and nobody is told; it is all there later
+	deaf                // what is asked arrives, and no answer comes back
+	mute                // what is asked does not arrive
+	forgetful           // a connection ends in place of the answer to a COMMIT
 )
 
 // pair is a connection and what it is connected to.
@@ -129,6 +130,12 @@ func (k *link) pump(p *pair, from, to net.Conn, loses linkState) {
 				}
 			}
 			k.mu.Unlock()
+			if n := bytes.Count(b[:n], committed); state == forgetful && n > 0 {
+				k.mu.Lock()
+				k.commits += n
+				k.mu.Unlock()
+				return
+			}
 			if state == hole {
 				<-healed
 			}
@@ -269,6 +276,13 @@ func TestLink(t *testing.T) {
 		if _, err := say(d, "g", soon); err == nil {
 			t.Error("a connection that lost something goes on")
 		}
+	}
+	k.set(whole)
+	f := connect()
+	before := k.swallowed()
+	k.set(forgetful)
+	if s, err := say(f, "i", soon); err == nil || k.swallowed() != before+1 {
+		t.Errorf("forgetful: answered %q, %d answers to a COMMIT lost", s, k.swallowed()-before)
 	}
 	k.set(severed)
 	e := connect()

@@ -36,6 +36,7 @@ var partitions = func() map[string]partition {
 		all[pair+" without answers"] = partition{pair, deaf}
 		all[pair+" without questions"] = partition{pair, mute}
 	}
+	all[engineDatabase+" without answers to COMMIT"] = partition{engineDatabase, forgetful}
 	return all
 }()
 

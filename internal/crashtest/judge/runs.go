@@ -77,7 +77,8 @@ func (h History) explains(from, until time.Time, lasting time.Duration) string {
 }
 
 // explanations are the faults, by the claims that they ended, that make up for up
-// to n executions beyond the run's first.
+// to n executions beyond the run's first. Of several that may have done it the
+// likeliest is named: a lease that ran out was last renewed before the fault came.
 func (h History) explanations(r *run, n int) (kinds []string) {
 	var started time.Time
 	for _, e := range r.events {
@@ -85,12 +86,27 @@ func (h History) explanations(r *run, n int) (kinds []string) {
 		case 'B':
 			started = e.at
 		case 'T', 'I', 'F', 'X':
-			if kind := h.explains(started, e.at, 0); kind != "" && len(kinds) < n {
+			silent := e.at
+			if by != 'I' {
+				silent = e.at.Add(-h.Settings.ExecutionLease)
+			}
+			if kind := h.likeliest(started, e.at, silent); kind != "" && len(kinds) < n {
 				kinds = append(kinds, kind)
 			}
 		}
 	}
 	return kinds
+}
+
+// likeliest is the fault between the two times that began nearest to the third.
+func (h History) likeliest(from, until, about time.Time) (kind string) {
+	nearest := time.Duration(1<<63 - 1)
+	for _, f := range h.Faults {
+		if d := f.From.Sub(about).Abs(); f.meets(from, until, h.Settings.slack()) && d < nearest {
+			kind, nearest = f.Kind, d
+		}
+	}
+	return kind
 }
 
 // skipped checks that a run was decided against because another one of its job
