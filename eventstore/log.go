@@ -124,6 +124,33 @@ func (s *Store) ReadStream(ctx context.Context, category domain.Category, stream
 	return out, nil
 }
 
+// Index: the primary keys of the partitions.
+const selectStreamsUntil = `
+SELECT ` + recordedColumns + `
+  FROM unnest($2::uuid[]) AS u(s)
+  JOIN events e ON e.category = $1 AND e.stream_id = u.s
+ WHERE e.at <= $3
+ ORDER BY e.stream_id, e.version`
+
+// ReadStreams reads the events of some streams that are dated up to the given
+// time, stream by stream.
+func (s *Store) ReadStreams(ctx context.Context, category domain.Category, streams []uuid.UUID, until time.Time) ([]Recorded, error) {
+	rows, err := s.loops.Query(ctx, selectStreamsUntil, category, streams, until)
+	if err != nil {
+		return nil, fmt.Errorf("read streams: %w", err)
+	}
+	var out []Recorded
+	err = eachRow(rows, func(rows pgx.Rows) error {
+		r, err := scanRecorded(rows)
+		out = append(out, r)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read streams: %w", err)
+	}
+	return out, nil
+}
+
 // foldRuns folds the streams of the runs. A run without a stream is missing.
 func foldRuns(ctx context.Context, tx *txn, ids []uuid.UUID) (map[uuid.UUID]domain.Run, error) {
 	runs := make(map[uuid.UUID]domain.Run, len(ids))

@@ -19,16 +19,26 @@ import (
 
 func newJobShow(a *app) *cobra.Command {
 	var out format
+	var asOf string
 	cmd := &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show a job: its definition, what comes next, how it fares",
-		Long:              "Shows the definition in force, the next instants and the outcome of the runs so far.",
-		Example:           "  daybook job show nightly-report\n  daybook job show nightly-report -o json",
+		Long:              "Shows the definition in force, the next instants and the outcome of the runs so far, or\nwith --as-of the job as it stood then.",
+		Example:           "  daybook job show nightly-report\n  daybook job show nightly-report --as-of 30d -o json",
 		Args:              takes("NAME"),
 		ValidArgsFunction: a.jobNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
-				job, err := c.Job(ctx, args[0])
+				at, err := a.optionalWhen("as-of", asOf, -1)
+				if err != nil {
+					return err
+				}
+				var job client.Job
+				if at.IsZero() {
+					job, err = c.Job(ctx, args[0])
+				} else {
+					job, err = c.JobAsOf(ctx, args[0], at)
+				}
 				switch {
 				case err != nil:
 					return noSuchJob(ctx, c, args[0], err)
@@ -43,6 +53,7 @@ func newJobShow(a *app) *cobra.Command {
 		},
 	}
 	outputFlag(cmd, &out, asTable)
+	asOfFlag(cmd, &asOf)
 	return cmd
 }
 

@@ -23,17 +23,30 @@ func newQueue(a *app) *cobra.Command {
 
 func newQueueList(a *app) *cobra.Command {
 	var out format
+	var asOf string
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the lanes in which something waits or runs, or that a worker declares",
 		Long: `DUE could run now, LATER waits for its time, CLAIMED is on its way to a worker. Slots are
-those of the lane's workers, which share them among all their lanes.`,
-		Example: "  daybook queue list\n  daybook queue list -o json",
+those of the lane's workers, which share them among all their lanes.
+
+With --as-of, the lanes as they stood then, from the log. Workers are not on record; a run
+that waited for a place under a limit counts as due.`,
+		Example: "  daybook queue list\n  daybook queue list --as-of '2026-11-24 09:14'\n  daybook queue list -o json",
 		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
-				lanes, err := c.Queues(ctx)
+				at, err := a.optionalWhen("as-of", asOf, -1)
+				if err != nil {
+					return err
+				}
+				var lanes []projections.QueueStats
+				if at.IsZero() {
+					lanes, err = c.Queues(ctx)
+				} else {
+					lanes, err = c.QueuesAsOf(ctx, at)
+				}
 				if err != nil {
 					return err
 				}
@@ -45,6 +58,7 @@ those of the lane's workers, which share them among all their lanes.`,
 		},
 	}
 	outputFlag(cmd, &out, asTable)
+	asOfFlag(cmd, &asOf)
 	return cmd
 }
 

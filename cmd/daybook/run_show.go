@@ -31,13 +31,24 @@ func ofRun(a *app, cmd *cobra.Command, do func(ctx context.Context, c client.Cli
 
 func newRunShow(a *app) *cobra.Command {
 	var out format
+	var asOf string
 	cmd := ofRun(a, &cobra.Command{
-		Use:     "show ID",
-		Short:   "Show a run: where it stands and how it came there",
-		Long:    "Shows the run as the log has it at this moment, with each of its claims and attempts.",
-		Example: "  daybook run show 0198c5f0-7a3e-8c11-9d2b-4f6a1e5b7c90",
+		Use:   "show ID",
+		Short: "Show a run: where it stands and how it came there",
+		Long: `Shows the run as the log has it at this moment, with each of its claims and attempts, or
+with --as-of as it stood then.`,
+		Example: "  daybook run show 0198c5f0-7a3e-8c11-9d2b-4f6a1e5b7c90\n  daybook run show 0198c5f0-7a3e-8c11-9d2b-4f6a1e5b7c90 --as-of '2026-11-24 09:14'",
 	}, func(ctx context.Context, c client.Client, id uuid.UUID) error {
-		run, err := c.Run(ctx, id)
+		at, err := a.optionalWhen("as-of", asOf, -1)
+		if err != nil {
+			return err
+		}
+		var run projections.RunDetail
+		if at.IsZero() {
+			run, err = c.Run(ctx, id)
+		} else {
+			run, err = c.RunAsOf(ctx, id, at)
+		}
 		switch {
 		case err != nil:
 			return noSuchRun(id, err)
@@ -48,7 +59,7 @@ func newRunShow(a *app) *cobra.Command {
 			return a.writeJSON(out, run)
 		}
 		var parked []client.Parked
-		if run.State == domain.Pending {
+		if run.State == domain.Pending && at.IsZero() {
 			if parked, err = c.Parked(ctx, 1, id); err != nil {
 				return err
 			}
@@ -56,7 +67,12 @@ func newRunShow(a *app) *cobra.Command {
 		return a.showRun(run, parked)
 	})
 	outputFlag(cmd, &out, asTable)
+	asOfFlag(cmd, &asOf)
 	return cmd
+}
+
+func asOfFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "as-of", "", "as it stood then: an instant, a local date and time, or 15m, meaning that long ago")
 }
 
 // noSuchRun makes a plain sentence of the error that there is no such run.

@@ -111,7 +111,7 @@ type Job struct {
 	SpecVersion         int                   `json:"spec_version"` // of the event that set the definition
 	PauseReason         string                `json:"pause_reason,omitempty"`
 	NextFire            *time.Time            `json:"next_fire,omitempty"`
-	MaterializedThrough time.Time             `json:"materialized_through"` // every instant up to here is decided
+	MaterializedThrough time.Time             `json:"materialized_through,omitzero"` // every instant up to here is decided; not on record for the past
 	CreatedAt           time.Time             `json:"created_at"`
 	ChangedAt           time.Time             `json:"changed_at"`
 	Spec                domain.JobSpec        `json:"spec"`

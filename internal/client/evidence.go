@@ -28,6 +28,10 @@ type Evidence interface {
 	Coverage(ctx context.Context, job string, from, to time.Time) (evidence.Coverage, error)
 	// Verify folds the whole log and holds everything else against it.
 	Verify(ctx context.Context, progress func(events int)) (evidence.Report, error)
+	// JobAsOf, RunAsOf and QueuesAsOf tell what stood at an instant.
+	JobAsOf(ctx context.Context, name string, at time.Time) (Job, error)
+	RunAsOf(ctx context.Context, id uuid.UUID, at time.Time) (projections.RunDetail, error)
+	QueuesAsOf(ctx context.Context, at time.Time) ([]projections.QueueStats, error)
 	// Retention tells what is kept and for how long, what is due to go and what is
 	// gone.
 	Retention(ctx context.Context) (retention.Plan, error)
@@ -76,6 +80,27 @@ func (d *Database) Coverage(ctx context.Context, job string, from, to time.Time)
 // Verify implements [Evidence].
 func (d *Database) Verify(ctx context.Context, progress func(int)) (evidence.Report, error) {
 	return d.audit().Verify(ctx, progress)
+}
+
+// JobAsOf implements [Evidence].
+func (d *Database) JobAsOf(ctx context.Context, name string, at time.Time) (Job, error) {
+	found, err := d.read.JobAsOf(ctx, name, at)
+	if err != nil {
+		return Job{}, err
+	}
+	j := jobOf(found.Job)
+	j.CreatedAt, j.NextFire = found.CreatedAt, found.NextFire
+	return j, nil
+}
+
+// RunAsOf implements [Evidence].
+func (d *Database) RunAsOf(ctx context.Context, id uuid.UUID, at time.Time) (projections.RunDetail, error) {
+	return d.read.RunAsOf(ctx, id, at)
+}
+
+// QueuesAsOf implements [Evidence].
+func (d *Database) QueuesAsOf(ctx context.Context, at time.Time) ([]projections.QueueStats, error) {
+	return d.read.QueuesAsOf(ctx, at)
 }
 
 // Retention implements [Evidence].

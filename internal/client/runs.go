@@ -79,6 +79,11 @@ func (d *Database) Run(ctx context.Context, id uuid.UUID) (projections.RunDetail
 // RunEvents implements [Runs].
 func (d *Database) RunEvents(ctx context.Context, id uuid.UUID) ([]Event, error) {
 	recs, err := d.store.ReadStream(ctx, domain.CategoryRun, id)
+	if errors.Is(err, eventstore.ErrNotFound) {
+		if gone := d.store.Retired(ctx, domain.InstantOf(id)); gone != nil {
+			err = gone
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
@@ -84,8 +85,16 @@ func (a *api) listJobs(ctx context.Context, in *struct {
 
 func (a *api) getJob(ctx context.Context, in *struct {
 	JobPath
-	IfNoneMatch string `header:"If-None-Match" doc:"ETags that the caller has"`
+	AsOf        time.Time `query:"as_of" doc:"The job as it stood at this instant, without stats"`
+	IfNoneMatch string    `header:"If-None-Match" doc:"ETags that the caller has"`
 }) (*jobOutput, error) {
+	if !in.AsOf.IsZero() {
+		found, err := a.read.JobAsOf(ctx, in.Name, in.AsOf)
+		if err != nil {
+			return nil, err
+		}
+		return &jobOutput{Status: http.StatusOK, Body: jobOf(found)}, nil
+	}
 	job, err := a.job(ctx, in.Name)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/daybookhq/daybook/internal/client"
 	"github.com/daybookhq/daybook/projections"
@@ -40,8 +41,14 @@ func (a *api) retention(ctx context.Context, _ *struct{}) (*retentionOutput, err
 	return &retentionOutput{plan}, err
 }
 
-func (a *api) listQueues(ctx context.Context, _ *struct{}) (*queuesOutput, error) {
-	found, err := a.read.Queues(ctx)
+func (a *api) listQueues(ctx context.Context, in *struct {
+	AsOf time.Time `query:"as_of" doc:"The lanes as they stood at this instant, without workers; what waited for a place counts as due"`
+}) (*queuesOutput, error) {
+	read := a.read.Queues
+	if !in.AsOf.IsZero() {
+		read = func(ctx context.Context) ([]projections.QueueStats, error) { return a.read.QueuesAsOf(ctx, in.AsOf) }
+	}
+	found, err := read(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -203,6 +203,9 @@ func refusalOf(err error) *Problem {
 	if e, ok := errors.AsType[*eventstore.RetiredError](err); ok {
 		return newProblem(kindRetired, e.Error())
 	}
+	if e, ok := errors.AsType[*projections.BehindError](err); ok {
+		return newProblem(kindUnavailable, e.Error()).header("Retry-After", "1")
+	}
 	if e, ok := errors.AsType[*eventstore.RequestError](err); ok {
 		return invalid(Violation{Location: "body." + e.Field, Message: e.Why})
 	}

@@ -54,6 +54,18 @@ func TestRunLifecycle(t *testing.T) {
 		t.Errorf("as of its beginning it was %s in version %d", then.State, then.Version)
 	}
 	s.refused(kindNotFound, "GET", path+"?as_of=2020-01-01T00:00:00Z", "")
+	begun := "?as_of=" + url.QueryEscape(before.ChangedAt.Format(time.RFC3339Nano))
+	var lanes queueList
+	s.want(http.StatusOK, "GET", "/v1/queues"+begun, "").into(t, &lanes)
+	if len(lanes.Queues) != 1 || lanes.Queues[0].Due != 1 {
+		t.Errorf("lanes as of its beginning: %+v", lanes)
+	}
+	var job client.Job
+	s.want(http.StatusOK, "GET", "/v1/jobs/report"+begun, "").into(t, &job)
+	if job.Name != "report" || job.State != client.Active || !job.MaterializedThrough.IsZero() {
+		t.Errorf("job as of its beginning: %+v", job)
+	}
+	s.refused(kindNotFound, "GET", "/v1/jobs/report?as_of=2020-01-01T00:00:00Z", "")
 	var events eventList
 	s.want(http.StatusOK, "GET", path+"/events", "").into(t, &events)
 	var types []string
