@@ -9,11 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/daybookhq/daybook/internal/pgtest"
 	"github.com/daybookhq/daybook/migrations"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, pgtest.IgnoreServer()...) }
 
 func TestReplicasMigrateAtOnce(t *testing.T) {
 	db := pgtest.Empty(t)

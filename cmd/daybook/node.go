@@ -61,7 +61,7 @@ func openNode(ctx context.Context, dsn string, nc *nats.Conn, topology natsjs.To
 		log.WarnContext(ctx, "the database schema is newer than this binary", "have", have, "known", want)
 	}
 	id := processID()
-	store, err := eventstore.Open(ctx, eventstore.Config{DSN: dsn, Actor: "engine:" + id, Logger: log})
+	store, err := eventstore.Open(ctx, eventstore.Config{DSN: dsn, OpsConns: engine.OpsConns, Actor: "engine:" + id, Logger: log})
 	if err != nil {
 		return nil, err
 	}

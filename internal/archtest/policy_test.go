@@ -80,6 +80,7 @@ var policy = map[string][]string{
 	"internal/pgtest":          {"internal/devpg", "migrations", pgx, leak},
 	"internal/natstest":        {"internal/natsjs", nats, natsd},
 	"internal/proctest":        {"internal/natsjs", "internal/pgtest", leak},
+	"internal/committest":      {},
 	"internal/restoretest":     {},
 	"internal/soaktest":        {},
 	"internal/archtest":        {},

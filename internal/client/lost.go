@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,10 +123,22 @@ func hear(body []byte) (heard, error) {
 	h.category, _, _ = strings.Cut(name, ".")
 	var errs [4]error
 	h.stream, errs[0] = uuid.Parse(e.Subject)
-	h.version, errs[1] = strconv.Atoi(e.Sequence)
-	h.era, errs[2] = strconv.Atoi(e.Source[strings.LastIndex(e.Source, "/")+1:])
+	h.version, errs[1] = number(e.Sequence, math.MaxInt32)
+	h.era, errs[2] = number(e.Source[strings.LastIndex(e.Source, "/")+1:], math.MaxInt16)
 	h.at, errs[3] = time.Parse(time.RFC3339Nano, e.Time)
+	if h.category != string(domain.CategoryRun) && h.category != string(domain.CategoryJob) {
+		return h, fmt.Errorf("type %q", e.Type)
+	}
 	return h, errors.Join(errs[:]...)
+}
+
+// number reads what a column of the log can hold.
+func number(s string, most int) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err == nil && (n < 1 || n > most) {
+		err = strconv.ErrRange
+	}
+	return n, err
 }
 
 // The same place may be taken by another event since, in another era or at

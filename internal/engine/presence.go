@@ -26,11 +26,26 @@ func (v *Service) Presence(ctx context.Context, q protocol.PresenceRequest) erro
 		}
 		lanes[i] = eventstore.WorkerLane{Queue: l.Queue, Kind: l.Kind}
 	}
-	if err := v.store.SeeWorker(ctx, eventstore.Worker{ID: q.WorkerID, Lanes: lanes, Slots: q.Slots, Version: q.Version, Host: q.Host}); err != nil {
+	err := v.outOfTheWay(ctx, func() error {
+		return v.store.SeeWorker(ctx, eventstore.Worker{ID: q.WorkerID, Lanes: lanes, Slots: q.Slots, Version: q.Version, Host: q.Host})
+	})
+	if err != nil {
 		return err
 	}
 	v.declared()
 	return nil
+}
+
+// outOfTheWay asks the database for what may wait: however many workers ask, the
+// connections of those that report are not touched.
+func (v *Service) outOfTheWay(ctx context.Context, f func() error) error {
+	select {
+	case v.aside <- struct{}{}:
+		defer func() { <-v.aside }()
+		return f()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // How often a waiting poll looks again.
@@ -50,7 +65,11 @@ func (v *Service) Poll(ctx context.Context, q protocol.PollRequest) ([]protocol.
 	pause := pollEvery
 	deadline := time.Now().Add(min(q.Wait.Std(), pollMaxWait))
 	for {
-		hints, err := v.store.Unstarted(ctx, lanes, min(max(q.Max, 1), protocol.MaxHints))
+		var hints []eventstore.Hint
+		err := v.outOfTheWay(ctx, func() (err error) {
+			hints, err = v.store.Unstarted(ctx, lanes, min(max(q.Max, 1), protocol.MaxHints))
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -26,6 +26,7 @@ type Service struct {
 	outcomes *batcher[eventstore.Command, eventstore.Answer]
 	beats    *batcher[eventstore.Beat, eventstore.Beaten]
 	requests *batcher[eventstore.RunRequest, eventstore.Requested]
+	aside    chan struct{}      // a place for each connection that calls outside of batches may have
 	freed    func()             // slots became free
 	due      func(queue string) // runs of the queue came due
 	declared func()             // a worker said what it does
@@ -35,8 +36,21 @@ type Service struct {
 	metrics  *metrics
 }
 
+// OpsConns is how many connections the store needs for workers' calls: one for
+// everything that is on its way all the time, so that heartbeats and outcomes
+// wait for none. The last is the reaper's, and is lent to the few that cancel or
+// give back a run now and then.
+const OpsConns = 2*batchWorkers + beatWorkers + asideConns + 1
+
+const (
+	beatWorkers = 1
+	// asideConns is for polls and presence: they are as many as there are workers.
+	asideConns = 2
+)
+
 func newService(s *eventstore.Store, terms domain.ExecutionTerms, m *metrics, log *slog.Logger) *Service {
-	v := &Service{store: s, terms: terms, lengths: newLengths(), tally: &tally{}, log: log, metrics: m, freed: func() {}, due: func(string) {}, declared: func() {}}
+	v := &Service{store: s, terms: terms, aside: make(chan struct{}, asideConns), lengths: newLengths(), tally: &tally{}, log: log, metrics: m,
+		freed: func() {}, due: func(string) {}, declared: func() {}}
 	v.starts = newBatcher("start", m, s.Execute)
 	v.outcomes = newBatcher("outcome", m, s.Execute)
 	v.beats = newBatcher("heartbeat", m, func(ctx context.Context, beats []eventstore.Beat) ([]eventstore.Beaten, error) {
@@ -54,7 +68,9 @@ func (v *Service) Run(ctx context.Context) error {
 		g.Go(func() error { return v.outcomes.Run(ctx) })
 		g.Go(func() error { return v.requests.Run(ctx) })
 	}
-	g.Go(func() error { return v.beats.Run(ctx) })
+	for range beatWorkers {
+		g.Go(func() error { return v.beats.Run(ctx) })
+	}
 	err := g.Wait()
 	v.starts.stop()
 	v.outcomes.stop()

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +15,9 @@ func isDatabase(err error) bool {
 		return true
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // the connection ended in the middle of an answer
 		return true
 	}
 	_, ok := errors.AsType[net.Error](err)

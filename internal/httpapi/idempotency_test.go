@@ -49,14 +49,14 @@ func TestIdempotencyKeyWithoutAnAnswer(t *testing.T) {
 	}
 	s.exec("UPDATE idempotency_keys SET busy_until = now()")
 	s.refused(kindKeyReused, "POST", "/v1/jobs/report/runs", `{"args": 1}`, idempotencyHeader, "k")
-	s.want(http.StatusOK, "POST", "/v1/jobs/report/runs", `{}`, idempotencyHeader, "k").into(t, &second)
-	if first.RunID != second.RunID || second.Created {
+	s.want(http.StatusCreated, "POST", "/v1/jobs/report/runs", `{}`, idempotencyHeader, "k").into(t, &second)
+	if first != second {
 		t.Errorf("first %+v, then %+v", first, second)
 	}
 	// The row is lost, too: still one run.
 	s.exec("DELETE FROM idempotency_keys")
-	s.want(http.StatusOK, "POST", "/v1/jobs/report/runs", `{}`, idempotencyHeader, "k").into(t, &second)
-	if n := s.count("SELECT count(*) FROM due_runs"); n != 1 || second.RunID != first.RunID {
+	s.want(http.StatusCreated, "POST", "/v1/jobs/report/runs", `{}`, idempotencyHeader, "k").into(t, &second)
+	if n := s.count("SELECT count(*) FROM due_runs"); n != 1 || second != first {
 		t.Errorf("%d runs, %+v", n, second)
 	}
 }

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, pgtest.IgnoreServer()...)
 
 // site is an API over a database of its own and the engine's real service.
 type site struct {
-	t      *testing.T
+	t      testing.TB
 	url    string
 	token  string // sent with every request, if any
 	db     *pgtest.DB
@@ -70,7 +70,7 @@ func (w *woken) JobsChanged() {
 	w.jobs++
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
 	db := pgtest.New(t)
 	store, err := eventstore.Open(t.Context(), eventstore.Config{DSN: db.DSNFor("daybook_engine"), OpsConns: 4, LoopConns: 8})
@@ -96,7 +96,7 @@ func newSite(t *testing.T) *site {
 }
 
 // newService runs the part of an engine that answers workers.
-func newService(t *testing.T, store *eventstore.Store, registry *prometheus.Registry) *engine.Service {
+func newService(t testing.TB, store *eventstore.Store, registry *prometheus.Registry) *engine.Service {
 	t.Helper()
 	nc, err := nats.Connect(natstest.New(t).URL())
 	if err != nil {
@@ -125,14 +125,14 @@ type answer struct {
 	body []byte
 }
 
-func (a answer) into(t *testing.T, v any) {
+func (a answer) into(t testing.TB, v any) {
 	t.Helper()
 	if err := json.Unmarshal(a.body, v); err != nil {
 		t.Fatalf("%s: %v", a.body, err)
 	}
 }
 
-func (a answer) problem(t *testing.T) Problem {
+func (a answer) problem(t testing.TB) Problem {
 	t.Helper()
 	var p Problem
 	a.into(t, &p)

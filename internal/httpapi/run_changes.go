@@ -88,7 +88,13 @@ func (a *api) requestRun(ctx context.Context, in *struct {
 	case got[0].Error != nil:
 		return nil, got[0].Error
 	}
-	return requested(client.Triggered{RunID: got[0].RunID, Job: in.Name, Key: in.Body.Key, Created: got[0].Created}), nil
+	return requested(client.Triggered{RunID: got[0].RunID, Job: in.Name, Key: in.Body.Key, Created: made(ctx, in.Body.Key, got[0].Created)}), nil
+}
+
+// made reports whether the request made its run. A run whose key is that of the
+// request itself was made by nobody else: by a try whose answer was lost.
+func made(ctx context.Context, key string, created bool) bool {
+	return created || key == "" && callOf(ctx).keyed != nil
 }
 
 func requested(t client.Triggered) *requestedOutput {
@@ -144,8 +150,8 @@ func (a *api) requestRuns(ctx context.Context, in *struct {
 			}
 			continue
 		}
-		r.RunID, r.Created = &got[i].RunID, g.Created
-		if g.Created {
+		r.RunID, r.Created = &got[i].RunID, made(ctx, in.Body.Runs[i].Key, g.Created)
+		if r.Created {
 			out.Body.Created++
 		}
 	}
@@ -206,5 +212,5 @@ func (a *api) retryRun(ctx context.Context, in *struct {
 	if got[0].Created && a.Wake != nil {
 		a.Wake.Due(got[0].Queue)
 	}
-	return requested(client.Triggered{RunID: got[0].RunID, Job: run.Job, Key: given, Created: got[0].Created}), nil
+	return requested(client.Triggered{RunID: got[0].RunID, Job: run.Job, Key: given, Created: made(ctx, given, got[0].Created)}), nil
 }
