@@ -43,7 +43,7 @@ var policy = map[string][]string{
 	// What user programs import brings the NATS client and nothing else.
 	"worker":          {"worker/protocol", uuid, nats},
 	"worker/protocol": {uuid},
-	"examples/...":    {"worker", "worker/protocol", uuid, nats},
+	"examples/...":    {"worker", "worker/protocol", uuid, nats, watermill},
 
 	// One adapter speaks JetStream. The engine answers requests over core NATS,
 	// and as it assembles the parts it hands the adapter its connection.
