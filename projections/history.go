@@ -91,3 +91,23 @@ func (r *Reader) JobHistory(ctx context.Context, name string, before, limit int)
 	}
 	return out, nil
 }
+
+// Index: events_job_pkey; one stream.
+const selectCaused = `SELECT ` + eventColumns + ` FROM events e
+ WHERE e.category = 'job' AND e.stream_id = $1 AND e.causation = $2 ORDER BY e.version`
+
+// JobEventsCausedBy gives the events of the job that have that cause, in order.
+func (r *Reader) JobEventsCausedBy(ctx context.Context, name string, cause uuid.UUID) ([]HistoryEvent, error) {
+	rows, err := r.store.Pool().Query(ctx, selectCaused, jobID(name), cause)
+	if err != nil {
+		return nil, fmt.Errorf("read history of job %q: %w", name, err)
+	}
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (HistoryEvent, error) {
+		rec, err := scanRecorded(row)
+		return historyEvent(rec), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read history of job %q: %w", name, err)
+	}
+	return out, nil
+}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -27,22 +28,36 @@ const (
 // keyedRequest is a request with an Idempotency-Key.
 //
 // Its answer is kept, but that alone would not do: the process may die between
-// the commit and the answer. So what the request makes is keyed by the request
-// itself, and unique by the schema: carried out again, it makes nothing more.
+// the commit and the answer. So what the request makes bears its key in the very
+// transaction that makes it: a run in run_keys, a definition in the event that
+// brought it, an instant made up for in run_slots. Carried out again, it finds
+// that and makes nothing more.
 type keyedRequest struct {
 	principal, key string
 	hash           []byte
 	busyUntil      time.Time // the fence of whoever carries it out
 }
 
-// runKey is the key of the run that the request makes; n tells several apart.
-func (k *keyedRequest) runKey(n int) string {
+// digest names the request among all of all callers.
+func (k *keyedRequest) digest() []byte {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(k.principal), []byte(k.key), k.hash} {
 		_, _ = fmt.Fprintf(h, "%d:", len(part))
 		h.Write(part)
 	}
-	return fmt.Sprintf("idempotency:%s:%d", hex.EncodeToString(h.Sum(nil)[:16]), n)
+	return h.Sum(nil)[:16]
+}
+
+// runKey is the key of the run that the request makes; n tells several apart.
+func (k *keyedRequest) runKey(n int) string {
+	return fmt.Sprintf("idempotency:%s:%d", hex.EncodeToString(k.digest()), n)
+}
+
+// cause is the request as the cause of the events that it brings about.
+func (k *keyedRequest) cause() uuid.UUID {
+	id := uuid.UUID(k.digest())
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: of our own making
+	return id
 }
 
 // keptAnswer is an answer as it was sent.

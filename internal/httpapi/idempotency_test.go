@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +59,29 @@ func TestIdempotencyKeyWithoutAnAnswer(t *testing.T) {
 	s.want(http.StatusCreated, "POST", "/v1/jobs/report/runs", `{}`, idempotencyHeader, "k").into(t, &second)
 	if n := s.count("SELECT count(*) FROM due_runs"); n != 1 || second != first {
 		t.Errorf("%d runs, %+v", n, second)
+	}
+}
+
+// The same for a definition: meanwhile somebody defines the job anew, and the
+// repetition must not undo that.
+func TestRepeatedDefinitionUndoesNothing(t *testing.T) {
+	s := newSite(t)
+	mine, theirs := `{"name": "report", "kind": "mine"}`, `{"name": "report", "kind": "theirs"}`
+	for _, action := range []client.Action{client.ActionCreate, client.ActionUpdate} {
+		var first, second appliedJob
+		created := s.do("POST", "/v1/jobs", mine, idempotencyHeader, string(action))
+		created.into(t, &first)
+		s.want(http.StatusOK, "POST", "/v1/jobs", theirs)
+		s.exec("DELETE FROM idempotency_keys")
+		events := s.count("SELECT count(*) FROM events")
+		repeated := s.do("POST", "/v1/jobs", mine, idempotencyHeader, string(action))
+		repeated.into(t, &second)
+		if repeated.StatusCode != created.StatusCode || first.Action != action || second.Action != action || !slices.Equal(first.Changed, second.Changed) {
+			t.Errorf("first %s %+v, then %s %+v, want to hear of the same %s", created.Status, first, repeated.Status, second, action)
+		}
+		if n := s.count("SELECT count(*) FROM events"); n != events || second.Job.Spec.Kind != "theirs" {
+			t.Errorf("the repetition made %d events; the job is of kind %s", n-events, second.Job.Spec.Kind)
+		}
 	}
 }
 

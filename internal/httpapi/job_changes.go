@@ -15,6 +15,7 @@ import (
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/client"
 	"github.com/daybookhq/daybook/internal/jobsfile"
+	"github.com/daybookhq/daybook/projections"
 )
 
 // appliedJob is what became of a definition.
@@ -152,6 +153,14 @@ func (a *api) apply(ctx context.Context, def *jobsfile.Job, match string) (*appl
 			return nil, err
 		}
 		j, exists := have[def.Spec.Name]
+		if k := callOf(ctx).keyed; k != nil && exists {
+			// What is found was done under a version up to the one just read; what
+			// is written below expects no later one.
+			done, err := a.read.JobEventsCausedBy(ctx, def.Spec.Name, k.cause())
+			if err != nil || len(done) > 0 {
+				return a.appliedBefore(ctx, def.Spec.Name, done, err)
+			}
+		}
 		switch {
 		case (mustExist || want != 0) && (!exists || j.Archived):
 			return nil, newProblem(kindVersion, fmt.Sprintf("job %q does not exist or is archived, and If-Match wants one that is there", def.Spec.Name))
@@ -175,8 +184,26 @@ func (a *api) apply(ctx context.Context, def *jobsfile.Job, match string) (*appl
 
 func (a *api) applied(ctx context.Context, answer eventstore.JobAnswer) (*appliedOutput, error) {
 	a.wake(answer)
-	out := &appliedOutput{Status: http.StatusOK, Location: "/v1/jobs/" + answer.Name, Body: appliedJob{Action: client.ActionUnchanged}}
-	for _, e := range answer.Events {
+	return a.appliedBy(ctx, answer.Name, answer.Events)
+}
+
+// appliedBefore answers with what the same request did when its answer was lost.
+func (a *api) appliedBefore(ctx context.Context, name string, done []projections.HistoryEvent, err error) (*appliedOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	var events []domain.JobEvent
+	for _, d := range done {
+		if e, ok := d.Event.(domain.JobEvent); ok {
+			events = append(events, e)
+		}
+	}
+	return a.appliedBy(ctx, name, events)
+}
+
+func (a *api) appliedBy(ctx context.Context, name string, events []domain.JobEvent) (*appliedOutput, error) {
+	out := &appliedOutput{Status: http.StatusOK, Location: "/v1/jobs/" + name, Body: appliedJob{Action: client.ActionUnchanged}}
+	for _, e := range events {
 		switch e := e.(type) {
 		case domain.JobCreated:
 			out.Status, out.Body.Action = http.StatusCreated, client.ActionCreate
@@ -185,8 +212,8 @@ func (a *api) applied(ctx context.Context, answer eventstore.JobAnswer) (*applie
 		case domain.JobArchived, domain.JobPaused, domain.JobResumed, domain.FiresSkipped:
 		}
 	}
-	job, err := a.job(ctx, answer.Name)
-	out.Body.Job, out.ETag = job, etag(answer.Job.Version)
+	job, err := a.job(ctx, name)
+	out.Body.Job, out.ETag = job, etag(job.Version)
 	return out, err
 }
 

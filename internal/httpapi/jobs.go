@@ -195,5 +195,9 @@ func historyOf(category domain.Category, all []projections.HistoryEvent) []clien
 // meta is what events record of the request.
 func meta(ctx context.Context) eventstore.Meta {
 	c := callOf(ctx)
-	return eventstore.Meta{Actor: c.who.actor, Correlation: c.correlation()}
+	m := eventstore.Meta{Actor: c.who.actor, Correlation: c.correlation()}
+	if c.keyed != nil {
+		m.Causation = new(c.keyed.cause())
+	}
+	return m
 }
