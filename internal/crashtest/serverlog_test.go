@@ -87,6 +87,7 @@ func (f *follower) end() string {
 var excuses = []judge.Excuse{
 	excuse(`^terminating connection due to unexpected postmaster exit`, "a backend whose postmaster was killed ends"),
 	excuse(`^the database system is (starting up|in recovery mode|not yet accepting connections|shutting down)`, "a client came back before the server could serve it"),
+	excuse(`^could not attach to dynamic shared area`, "a process of the server was started while the others ended"),
 	excuse(`^pre-existing shared memory block`, "the server was started while backends of the killed one still ran, and is started again"),
 	excuse(`^connection to client lost`, "a client was killed in the middle of a statement"),
 	excuse(`^canceling statement due to user request`, "who asked was told to stop, and withdrew the question"),
