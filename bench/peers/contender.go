@@ -67,6 +67,22 @@ func contenders() []contender {
 			keeps:    "nothing",
 			run:      child("gue"),
 		},
+		{
+			name:     "graphile-worker",
+			settings: "2 processes, concurrentJobs 24, localQueue 500, completeJobBatchDelay 0, addJobs by 10,000",
+			source:   "the preset of its performance page",
+			keeps:    "nothing",
+			onNode:   true,
+			run:      onNode("graphile"),
+		},
+		{
+			name:     "pg-boss",
+			settings: "fetch(5000) and complete(ids) in 2 loops, insert by 10,000, 10 connections",
+			source:   "its API at its fastest: without handlers, so more than its workers reach",
+			keeps:    "the job's row",
+			onNode:   true,
+			run:      onNode("pgboss"),
+		},
 	}
 }
 
