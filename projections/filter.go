@@ -25,6 +25,7 @@ type RunFilter struct {
 	States []domain.State `json:"states,omitempty"`
 	Queue  string         `json:"queue,omitempty"`
 	Kind   string         `json:"kind,omitempty"`
+	Tag    string         `json:"tag,omitempty"`  // of a job that bears it now
 	Since  time.Time      `json:"since,omitzero"` // scheduled at or after
 	Until  time.Time      `json:"until,omitzero"` // scheduled before
 	Text   string         `json:"text,omitempty"` // in the error's type or message, whatever the case
@@ -43,8 +44,11 @@ type listing struct {
 	since     time.Time
 	until     time.Time
 	scope     scope
-	queueLeft string // queue still to be compared row by row
-	selective bool   // rows are compared one by one, so that few may remain
+	jobs      []uuid.UUID // of the scope ofJobs
+	queueLeft string      // these are still to be compared row by row
+	kindLeft  string
+	tagLeft   string
+	selective bool // there is such, so that few rows may remain
 }
 
 // scope is what a list's index begins with.
@@ -52,7 +56,9 @@ type scope int
 
 const (
 	everywhere scope = iota
-	ofJob
+	ofErrors         // runs with an error, whatever their state
+	ofJobs
+	ofKind
 	ofQueue
 )
 
@@ -88,17 +94,51 @@ func (f RunFilter) prepare() (listing, error) {
 	if !l.since.Before(l.until) {
 		return l, &FilterError{"until", fmt.Sprintf("%s is not after since, %s", f.Until.Format(time.RFC3339Nano), f.Since.Format(time.RFC3339Nano))}
 	}
+	l.queueLeft, l.kindLeft, l.tagLeft = f.Queue, f.Kind, f.Tag
 	switch {
 	case f.Job != "":
-		l.scope, l.queueLeft = ofJob, f.Queue
+		l.ofJobs(jobID(f.Job))
+	case f.Text != "":
+		l.scope = ofErrors
+	case f.Kind != "":
+		l.within(ofKind)
+		l.kindLeft = ""
 	case f.Queue != "":
-		l.scope = ofQueue
+		l.within(ofQueue)
+		l.queueLeft = ""
 	}
-	if l.scope != everywhere && l.states == nil {
+	l.setSelective()
+	return l, l.resume()
+}
+
+func (l *listing) within(s scope) {
+	l.scope = s
+	if l.states == nil {
 		l.states = domain.States
 	}
-	l.selective = f.Kind != "" || f.Text != "" || l.queueLeft != ""
-	return l, l.resume()
+}
+
+func (l *listing) ofJobs(ids ...uuid.UUID) {
+	l.within(ofJobs)
+	l.jobs = ids
+}
+
+func (l *listing) setSelective() {
+	l.selective = l.queueLeft != "" || l.kindLeft != "" || l.tagLeft != "" || l.Text != ""
+}
+
+// fewTagged is up to how many jobs are listed by a range of runs for each. The
+// runs of more jobs are frequent enough to be searched for.
+const fewTagged = 10
+
+// narrow makes the jobs that bear the tag the scope, if they are few.
+func (l *listing) narrow(tagged []uuid.UUID) {
+	if l.scope == ofJobs || l.scope == ofErrors || len(tagged) > fewTagged {
+		return
+	}
+	l.queueLeft, l.kindLeft, l.tagLeft = l.Queue, l.Kind, ""
+	l.ofJobs(tagged...)
+	l.setSelective()
 }
 
 func (l *listing) chooseStates() error {

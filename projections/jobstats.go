@@ -30,13 +30,18 @@ type JobStats struct {
 }
 
 // Index: job_stats_pkey, run_summaries_pkey, and run_summaries_job for the count,
-// which reads what it counts and no more.
+// which is made only if the newest failure is newer than the last success. Both
+// are written as rows, for the reasons given in list.go.
 const selectStats = `
 SELECT s.job, s.succeeded, s.failed, s.cancelled, s.skipped, s.last_success_at, s.last_failure_at, s.last_run_id, coalesce(l.state, ''),
-       (SELECT count(*) FROM (SELECT FROM run_summaries f
-          WHERE (f.job_id, f.state, f.run_id) > (s.job_id, 'failed', coalesce(s.last_success_run, '00000000-0000-0000-0000-000000000000'))
-            AND (f.job_id, f.state, f.run_id) <= (s.job_id, 'failed', 'ffffffff-ffff-ffff-ffff-ffffffffffff') LIMIT $2) f)
+       CASE WHEN coalesce((SELECT (f.job_id, f.state) = (s.job_id, 'failed') AND f.run_id > x.run_id FROM run_summaries f
+          WHERE (f.job_id, f.state, f.run_id) <= (s.job_id, 'failed', 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+          ORDER BY f.job_id DESC, f.state DESC, f.run_id DESC LIMIT 1), false)
+       THEN (SELECT count(*) FILTER (WHERE f.inside) FROM (SELECT (f.job_id, f.state) = (s.job_id, 'failed') AS inside FROM run_summaries f
+          WHERE (f.job_id, f.state, f.run_id) > (s.job_id, 'failed', x.run_id) ORDER BY f.job_id, f.state, f.run_id LIMIT $2) f)
+       ELSE 0 END
   FROM job_stats s LEFT JOIN run_summaries l ON l.run_id = s.last_run_id
+       CROSS JOIN LATERAL (SELECT coalesce(s.last_success_run, '00000000-0000-0000-0000-000000000000') AS run_id) x
  WHERE s.job_id = ANY($1)`
 
 // JobStats gives the statistics of the named jobs; one without a finished run is

@@ -47,8 +47,24 @@ func (w *world) seed(t testing.TB, n int, states ...domain.State) []RunSummary {
 	return out
 }
 
-func (f RunFilter) matches(s RunSummary) bool {
-	return (f.Job == "" || s.Job == f.Job) && (len(f.States) == 0 || slices.Contains(f.States, s.State)) &&
+// tag gives the first two of n jobs one tag, and the others another, beside many
+// jobs without runs.
+func (w *world) tag(t testing.TB, n int) map[string][]string {
+	t.Helper()
+	tags := map[string][]string{}
+	for i := range n + fewTagged {
+		tag, s := "many", spec(fmt.Sprintf("job-%d", i))
+		if i < 2 {
+			tag = "few"
+		}
+		tags[tag], s.Tags = append(tags[tag], s.Name), []string{tag, "every"}
+		w.apply(t, s)
+	}
+	return tags
+}
+
+func (f RunFilter) matches(s RunSummary, tags map[string][]string) bool {
+	return (f.Tag == "" || slices.Contains(tags[f.Tag], s.Job)) && (f.Job == "" || s.Job == f.Job) && (len(f.States) == 0 || slices.Contains(f.States, s.State)) &&
 		(f.Queue == "" || s.Queue == f.Queue) && (f.Kind == "" || s.Kind == f.Kind) &&
 		(f.Since.IsZero() || !s.ScheduledAt.Before(f.Since)) && (f.Until.IsZero() || s.ScheduledAt.Before(f.Until)) &&
 		strings.Contains(strings.ToLower(s.ErrorType+" "+s.ErrorMessage), strings.ToLower(f.Text))
@@ -59,6 +75,7 @@ func (f RunFilter) matches(s RunSummary) bool {
 func TestListsAreCompleteAndInOrder(t *testing.T) {
 	w := newWorld(t)
 	all := w.seed(t, 3000, domain.States...)
+	tags := w.tag(t, 5)
 	reader := NewReader(w.Store)
 	random := rand.New(rand.NewPCG(1, 2))
 	some := func(value string) string {
@@ -70,7 +87,7 @@ func TestListsAreCompleteAndInOrder(t *testing.T) {
 	for range 150 {
 		f := RunFilter{
 			Job: some(fmt.Sprintf("job-%d", random.IntN(6))), Queue: some(fmt.Sprintf("q-%d", random.IntN(4))),
-			Kind: some(fmt.Sprintf("k-%d", random.IntN(5))), Text: some(fmt.Sprintf("HOST-%d", random.IntN(10))), Limit: 1 + random.IntN(MaxPage),
+			Kind: some(fmt.Sprintf("k-%d", random.IntN(5))), Text: some(fmt.Sprintf("HOST-%d", random.IntN(10))), Tag: some([]string{"few", "many", "none"}[random.IntN(3)]), Limit: 1 + random.IntN(MaxPage),
 		}
 		for _, s := range domain.States {
 			if random.IntN(6) == 0 {
@@ -88,7 +105,7 @@ func TestListsAreCompleteAndInOrder(t *testing.T) {
 		}
 		var want, got []uuid.UUID
 		for _, s := range all {
-			if f.matches(s) {
+			if f.matches(s, tags) {
 				want = append(want, s.RunID)
 			}
 		}
@@ -115,11 +132,11 @@ func TestListsAreCompleteAndInOrder(t *testing.T) {
 
 func TestSearchLooksAtABoundedNumberOfRows(t *testing.T) {
 	w := newWorld(t)
-	all := w.seed(t, 2*examined+100, domain.Succeeded)
+	all := w.seed(t, 2*examinedIndexed+100, domain.Failed)
 	oldest := all[len(all)-1]
-	w.exec(t, "UPDATE run_summaries SET kind = 'rare' WHERE run_id = $1", oldest.RunID)
+	w.exec(t, "UPDATE run_summaries SET error_message = 'rare' WHERE run_id = $1", oldest.RunID)
 	reader := NewReader(w.Store)
-	f := RunFilter{Kind: "rare"}
+	f := RunFilter{Text: "rare"}
 	for pages := 1; ; pages++ {
 		page, err := reader.ListRuns(t.Context(), f)
 		if err != nil {
@@ -197,6 +214,7 @@ func TestPlans(t *testing.T) {
 		"acquire":       {acquireLease, 3, []string{"checkpoints_pkey"}},
 		"queues":        {selectQueues, 1, []string{"due_runs_lane"}},
 		"output":        {selectOutput, 2, []string{"run_outputs_pkey"}},
+		"tagged":        {selectTagged, 2, []string{"job_tags_pkey"}},
 		"history":       {selectHistory, 3, []string{"events_job_pkey"}},
 		"detail":        {selectSummary, 1, []string{"run_summaries_pkey"}},
 		"scan":          {scanRuns, 3, []string{"events_run_"}},
@@ -205,7 +223,7 @@ func TestPlans(t *testing.T) {
 	}
 	for name, f := range map[string]RunFilter{
 		"list": {}, "list state": {States: []domain.State{domain.Failed}}, "list job": {Job: "job-1"}, "list job state": {Job: "job-1", States: []domain.State{domain.Failed, domain.Running}},
-		"list queue": {Queue: "q-1"}, "search kind": {Kind: "k-1"}, "search text": {Text: "refused"}, "search job": {Job: "job-1", Kind: "k-1"},
+		"list queue": {Queue: "q-1"}, "list kind": {Kind: "k-1"}, "search text": {Text: "refused"}, "search tag": {Tag: "t-1"}, "search queue kind": {Kind: "k-1", Queue: "q-1"}, "search job": {Job: "job-1", Kind: "k-1"},
 	} {
 		l, err := f.prepare()
 		if err != nil {
@@ -213,8 +231,12 @@ func TestPlans(t *testing.T) {
 		}
 		index := map[bool]string{true: "run_summaries_pkey", false: "run_summaries_state"}[l.states == nil]
 		switch l.scope {
-		case ofJob:
+		case ofErrors:
+			index = "run_summaries_errors"
+		case ofJobs:
 			index = "run_summaries_job"
+		case ofKind:
+			index = "run_summaries_kind"
 		case ofQueue:
 			index = "run_summaries_queue"
 		case everywhere:
@@ -222,7 +244,7 @@ func TestPlans(t *testing.T) {
 		sql, args := l.from(summaryColumns)
 		args = with(args, 10)
 		if l.selective {
-			sql, args = l.search()
+			sql, args = l.search(l.examined())
 		}
 		st := statements[name]
 		st.sql, st.parameters, st.indexes = sql, len(args), []string{index}

@@ -46,7 +46,7 @@ type RunSummary struct {
 	ChangedAt      time.Time  `json:"changed_at"`
 
 	// Of the last failed attempt, until one succeeds. The message is cut to its
-	// first KiB; the event has all of it.
+	// first KiB, the type to a quarter of that; the event has all of it.
 	ErrorType    string `json:"error_type,omitempty"`
 	ErrorMessage string `json:"error_message,omitempty"`
 
@@ -132,19 +132,18 @@ func (s *RunSummary) apply(e domain.RunEvent, at time.Time) error {
 }
 
 func (s *RunSummary) fail(e domain.RunError) {
-	s.ErrorType, s.ErrorMessage = e.Type, firstKiB(e.Message)
+	s.ErrorType, s.ErrorMessage = cut(e.Type, 256), cut(e.Message, 1024) // an entry of an index holds both
 }
 
-func firstKiB(s string) string {
-	const limit = 1024
+// cut is the text's first bytes, whole characters.
+func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return strings.Clone(s[:cut])
+	return strings.Clone(s[:limit])
 }
 
 // stored is the time as the database gives it back.

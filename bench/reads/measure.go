@@ -22,18 +22,19 @@ type Figure struct {
 }
 
 // measure asks each for so many times, other values each time, after a few that
-// do not count.
-func (c *caller) measure(ctx context.Context, requests []request, count int, w *world, say func(string, ...any)) ([]Figure, error) {
-	const warm = 3
-	var out []Figure
+// do not count. Deep in a list it turns some pages before it chooses others.
+func (c *caller) measure(ctx context.Context, requests []request, count int, w *world, say func(string, ...any)) (out []Figure, err error) {
+	const warm, turns = 3, 20
 	for _, q := range requests {
 		rnd := rand.New(rand.NewPCG(7, uint64(w.runs)))
 		f := Figure{Request: q.name, Count: count}
 		var took []time.Duration
+		path := ""
 		for i := range warm + count {
-			path, err := c.arrive(ctx, q, rnd)
-			if err != nil {
-				return out, err
+			if path == "" || i%turns == 0 {
+				if path, err = c.arrive(ctx, q, rnd); err != nil {
+					return out, err
+				}
 			}
 			began := time.Now()
 			status, body, err := c.get(ctx, path)
@@ -47,6 +48,9 @@ func (c *caller) measure(ctx context.Context, requests []request, count int, w *
 			if i >= warm {
 				took = append(took, t)
 				f.Bytes = max(f.Bytes, len(body))
+			}
+			if path, err = q.after(path, body); err != nil {
+				return out, err
 			}
 		}
 		slices.Sort(took)

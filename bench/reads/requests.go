@@ -80,6 +80,7 @@ func (w *world) requests() []request {
 		{"events of the end", fixed("/v1/events?after=now"), 0},
 		{"events of a type", fixed("/v1/events?limit=500&type=RunFailed"), 5},
 	}
+	tag := func(r *rand.Rand) string { return fmt.Sprintf("tag=team-%d", r.IntN(20)) }
 	lists := []request{
 		{name: "runs", path: runs()},
 		{name: "runs by job", path: runs(job)},
@@ -87,6 +88,9 @@ func (w *world) requests() []request {
 		{name: "runs by queue", path: runs(queue)},
 		{name: "runs by time", path: runs(day)},
 		{name: "runs by kind", path: runs(kind)},
+		{name: "runs by a tag of many", path: runs(tag)},
+		{name: "runs by a tag of few", path: runs(fixed("tag=billing"))},
+		{name: "runs by tag and state", path: runs(fixed("tag=billing"), state)},
 		{name: "runs by text", path: runs(text)},
 		{name: "runs by text nobody wrote", path: runs(fixed("text=zebra"))},
 		{name: "runs by job and state", path: runs(job, state)},
@@ -133,18 +137,31 @@ func (c *caller) arrive(ctx context.Context, q request, r *rand.Rand) (path stri
 		if err != nil {
 			return "", err
 		}
-		var page struct {
-			Next string `json:"next"`
+		next, err := q.after(path, body)
+		if err != nil || next == "" {
+			return path, err // the last page is as deep as it gets
 		}
-		if err := json.Unmarshal(body, &page); err != nil {
-			return "", fmt.Errorf("%s: %w", path, err)
-		}
-		if page.Next == "" {
-			return path, nil // the last page is as deep as it gets
-		}
-		path = turned(path, page.Next)
+		path = next
 	}
 	return path, nil
+}
+
+// after is the path of the page that follows; empty at the end, and for a request
+// that looks at first pages.
+func (q request) after(path string, body []byte) (string, error) {
+	if q.deep == 0 {
+		return "", nil
+	}
+	var page struct {
+		Next string `json:"next"`
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if page.Next == "" {
+		return "", nil
+	}
+	return turned(path, page.Next), nil
 }
 
 func turned(path, next string) string {

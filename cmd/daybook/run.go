@@ -29,9 +29,9 @@ was due, who claimed and started it, how each attempt ended, and what it wrote.`
 
 func newRunList(a *app) *cobra.Command {
 	var o struct {
-		job, queue, kind, text, since, until, cursor string
-		states                                       []string
-		limit                                        int
+		job, queue, kind, tag, text, since, until, cursor string
+		states                                            []string
+		limit                                             int
 	}
 	var out format
 	cmd := &cobra.Command{
@@ -48,7 +48,7 @@ running, succeeded, failed, cancelled and skipped.`,
   daybook run list --since 2026-03-01 --until 2026-04-01 --limit 500 -o jsonl`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f := projections.RunFilter{Job: o.job, Queue: o.queue, Kind: o.kind, Text: o.text, Limit: o.limit, Cursor: o.cursor}
+			f := projections.RunFilter{Job: o.job, Queue: o.queue, Kind: o.kind, Tag: o.tag, Text: o.text, Limit: o.limit, Cursor: o.cursor}
 			if o.limit < 1 || o.limit > projections.MaxPage {
 				return usage("--limit %d: want 1 to %d; the cursor of a page leads to the next", o.limit, projections.MaxPage)
 			}
@@ -70,6 +70,7 @@ running, succeeded, failed, cancelled and skipped.`,
 	f.StringSliceVar(&o.states, "state", nil, "in this state (repeatable)")
 	f.StringVar(&o.queue, "queue", "", "of this queue")
 	f.StringVar(&o.kind, "kind", "", "of this kind")
+	f.StringVar(&o.tag, "tag", "", "of jobs with this tag")
 	f.StringVar(&o.text, "error", "", "with this text in the error")
 	f.StringVar(&o.since, "since", "", "due at or after: an instant, a local time, or 24h ago")
 	f.StringVar(&o.until, "until", "", "due before")

@@ -51,13 +51,17 @@ func (a *api) listRuns(ctx context.Context, in *struct {
 	State []string  `query:"state" nullable:"false" doc:"Runs in one of these states: pending, claimed, running, succeeded, failed, cancelled, skipped"`
 	Queue string    `query:"queue" maxLength:"64" doc:"Runs in this queue"`
 	Kind  string    `query:"kind" maxLength:"64" doc:"Runs of this kind"`
+	Tag   string    `query:"tag" maxLength:"64" doc:"Runs of jobs that bear this tag now"`
 	Since time.Time `query:"since" doc:"Scheduled at or after"`
 	Until time.Time `query:"until" doc:"Scheduled before"`
 	Text  string    `query:"text" maxLength:"256" doc:"In the error's type or message, whatever the case"`
 }) (*runListOutput, error) {
-	f := projections.RunFilter{Job: in.Job, Queue: in.Queue, Kind: in.Kind, Since: in.Since, Until: in.Until, Text: in.Text, Limit: in.Limit, Cursor: in.Cursor}
-	if err := storable("query.text", in.Text); err != nil {
-		return nil, err
+	f := projections.RunFilter{Job: in.Job, Queue: in.Queue, Kind: in.Kind, Tag: in.Tag, Since: in.Since, Until: in.Until,
+		Text: in.Text, Limit: in.Limit, Cursor: in.Cursor}
+	for location, s := range map[string]string{"query.queue": in.Queue, "query.kind": in.Kind, "query.tag": in.Tag, "query.text": in.Text} {
+		if err := storable(location, s); err != nil {
+			return nil, err
+		}
 	}
 	for _, s := range in.State {
 		f.States = append(f.States, domain.State(s))
