@@ -73,11 +73,11 @@ check-words: ## Check that no file promises too much or betrays where it was wri
 	@go test -count=1 -run 'Words' ./internal/archtest
 
 .PHONY: fuzz
-fuzz: ## Fuzz every target for FUZZTIME (10s)
+fuzz: withpg ## Fuzz every target for FUZZTIME (10s)
 	@go test -list '^Fuzz' ./... | awk '/^Fuzz/ { f[++n] = $$1 } /^ok/ { for (i = 1; i <= n; i++) print $$2, f[i]; n = 0 }' | \
 	while read -r pkg target; do \
 		echo "$$pkg $$target"; \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null; \
+		bin/withpg -- go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$$pkg" </dev/null; \
 	done
 
 .PHONY: bench

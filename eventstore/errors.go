@@ -27,20 +27,26 @@ type EraMismatchError struct {
 	WantSystem, HaveSystem string
 	WantTimeline           int64
 	HaveTimeline           int64
+	WantLog, HaveLog       uint32 // the table's number on the server
 }
 
 func (e *EraMismatchError) Error() string {
-	return fmt.Sprintf("the database is not in the history of era %d (system %s timeline %d, now system %s timeline %d): it was restored or failed over; "+
-		"check the data, then run `daybook era raise --reason …`", e.Era, e.WantSystem, e.WantTimeline, e.HaveSystem, e.HaveTimeline)
+	what := fmt.Sprintf("system %s timeline %d, now system %s timeline %d", e.WantSystem, e.WantTimeline, e.HaveSystem, e.HaveTimeline)
+	if e.WantSystem == e.HaveSystem && e.WantTimeline == e.HaveTimeline {
+		what = fmt.Sprintf("its tables were made anew: number %d, now %d", e.WantLog, e.HaveLog)
+	}
+	return fmt.Sprintf("the database is not in the history of era %d (%s): it was restored or failed over; "+
+		"check the data, then run `daybook era raise --reason …`", e.Era, what)
 }
 
-// SQLSTATEs that decide something here. The last two are raised by functions of
+// SQLSTATEs that decide something here. The last three are raised by functions of
 // the schema.
 const (
 	stateUniqueViolation = "23505"
 	stateNoPartition     = "23514" // check_violation: no partition for the row
 	stateCountMismatch   = "DB001"
 	stateTooOld          = "DB002"
+	stateOtherHistory    = "DB003"
 )
 
 func sqlState(err error) string {
@@ -80,7 +86,7 @@ func IsTransient(err error) bool {
 		return !errors.Is(err, ErrNotFound) && !errors.Is(err, context.Canceled)
 	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "40"), strings.HasPrefix(code, "53"),
 		strings.HasPrefix(code, "55"), strings.HasPrefix(code, "57"), strings.HasPrefix(code, "58"),
-		code == "25006", code == stateCountMismatch, code == stateTooOld:
+		code == "25006", code == stateCountMismatch, code == stateTooOld, code == stateOtherHistory:
 		return true
 	}
 	return errors.Is(err, ErrVersionConflict)

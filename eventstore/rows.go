@@ -9,13 +9,14 @@ import (
 	"github.com/daybookhq/daybook/domain"
 )
 
-// The era comes from the table, in the statement that appends: a transaction
-// either commits before an era is raised or finds the new one.
+// The era comes from the database, in the statement that appends: a transaction
+// either commits before an era is raised or finds the new one, and in another
+// history than the era's it fails.
 //
-// Index: the primary keys of the partitions; eras_pkey for max(era).
+// Index: the primary keys of the partitions; eras_pkey for the era.
 const insertEvents = `
 INSERT INTO events (category, stream_id, version, era, type, schema_version, at, actor, correlation, causation, data)
-SELECT c, s, v, (SELECT max(era) FROM eras), t, $1, a, w, r, z, d
+SELECT c, s, v, (SELECT daybook_era()), t, $1, a, w, r, z, d
   FROM unnest($2::text[], $3::uuid[], $4::int[], $5::text[], $6::timestamptz[], $7::text[], $8::uuid[], $9::uuid[], $10::jsonb[])
        AS u(c, s, v, t, a, w, r, z, d)`
 

@@ -88,8 +88,8 @@ func (s *Store) Pool() *pgxpool.Pool { return s.loops }
 
 // Ping reports whether the database answers and is in the right history.
 func (s *Store) Ping(ctx context.Context) error {
-	var one int
-	return s.loops.QueryRow(ctx, "SELECT 1").Scan(&one)
+	var era int
+	return s.loops.QueryRow(ctx, "SELECT daybook_era()").Scan(&era)
 }
 
 // Now is the database's clock.
@@ -171,16 +171,16 @@ func strongerCommit(v string) bool { return v == "remote_apply" }
 
 // checkEra runs on every new connection.
 func checkEra(ctx context.Context, c *pgx.Conn) error {
-	const q = `SELECT e.era, e.system_identifier, e.timeline, h.system_identifier, h.timeline
+	const q = `SELECT e.era, e.system_identifier, e.timeline, e.log, h.system_identifier, h.timeline, 'events'::regclass::oid
 		FROM daybook_history() h, (SELECT * FROM eras ORDER BY era DESC LIMIT 1) e`
 	var e EraMismatchError
-	if err := c.QueryRow(ctx, q).Scan(&e.Era, &e.WantSystem, &e.WantTimeline, &e.HaveSystem, &e.HaveTimeline); err != nil {
-		if sqlState(err) == "42883" || sqlState(err) == "42P01" {
+	if err := c.QueryRow(ctx, q).Scan(&e.Era, &e.WantSystem, &e.WantTimeline, &e.WantLog, &e.HaveSystem, &e.HaveTimeline, &e.HaveLog); err != nil {
+		if code := sqlState(err); code == "42883" || code == "42P01" || code == "42703" {
 			return fmt.Errorf("the database has no Daybook schema, or one from before eras: run `daybook migrate up`: %w", err)
 		}
 		return fmt.Errorf("read the log's era: %w", err)
 	}
-	if e.WantSystem != e.HaveSystem || e.WantTimeline != e.HaveTimeline {
+	if e.WantSystem != e.HaveSystem || e.WantTimeline != e.HaveTimeline || e.WantLog != e.HaveLog {
 		return &e
 	}
 	return nil

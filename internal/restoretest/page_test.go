@@ -33,7 +33,7 @@ var page = sync.OnceValue(func() map[string]string {
 })
 
 // exercised are the blocks that the tests of this package run.
-var exercised = []string{"base-backup", "dump", "install", "look", "promote", "prove", "raise", "restore-dump", "restore-to-a-moment", "standby"}
+var exercised = []string{"base-backup", "dump", "install", "look", "promote", "prove", "raise", "restore-dump", "restore-to-a-moment", "set-aside", "standby"}
 
 func TestEveryCommandIsExercised(t *testing.T) {
 	var names []string

@@ -62,6 +62,21 @@ func TestDumpRestored(t *testing.T) {
 	w.recover(second, l)
 }
 
+// TestDumpRestoredBeside restores a dump on the server it came from: cluster and
+// timeline are what they were.
+func TestDumpRestoredBeside(t *testing.T) {
+	needAll(t)
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.start()
+	env := []string{"MIGRATE_DATABASE_URL=" + w.primary.DSN("daybook"), "SERVER_URL=" + w.primary.DSN("postgres")}
+	w.shell(w.backups, "dump", env...)
+	l := w.loseWork()
+	w.shell(w.backups, "set-aside", env...)
+	w.shell(w.backups, "restore-dump", env...)
+	w.recover(w.primary, l)
+}
+
 // TestRestoredToAMoment restores a base backup and the archive up to a moment.
 func TestRestoredToAMoment(t *testing.T) {
 	needAll(t)
