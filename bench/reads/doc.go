@@ -6,5 +6,5 @@
 //
 //	make bench-reads                      a database of its own, thrown away
 //	make bench-reads ARGS="-data DIR"     kept in DIR, for the next time
-//	make bench-reads ARGS="-plans FILE"   write the plans of all statements, too
+//	make bench-reads ARGS="-plans FILE"   write the plans of all statements, too, as in testdata/plans.txt
 package main
