@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ type tail struct {
 	types         []string
 	follow        bool
 	limit         int
+	log           *slog.Logger // for a person, of what holds a follower up
 }
 
 func newEventsTail(a *app) *cobra.Command {
@@ -43,7 +45,8 @@ versions. Positions need not grow from one event to the next. What retention has
 is missing from the beginning; a position below the low mark is refused and the mark named.
 
 On a terminal the events are lines for people, otherwise JSON, one event a line. With
---follow it goes on with what comes, until it is interrupted (exit code 130).`,
+--follow it goes on with what comes, until it is interrupted (exit code 130), and waits for
+a database that goes away meanwhile.`,
 		Example: `  daybook events tail --after 0 --limit 100
   daybook events tail --type RunFailed --follow
   daybook events tail --after end --follow -o jsonl`,
@@ -64,6 +67,7 @@ On a terminal the events are lines for people, otherwise JSON, one event a line.
 			}
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
 				w := &eventWriter{a: a, out: out}
+				o.log = slog.New(slog.NewTextHandler(a.err, nil))
 				if err := o.read(ctx, c, from, want, w); err != nil {
 					return err
 				}
@@ -142,12 +146,21 @@ const (
 // read reads pages until it has enough, or is at the end and does not follow.
 func (o tail) read(ctx context.Context, c client.Log, from client.Place, want func(client.Event) bool, w *eventWriter) error {
 	left, pause := o.limit, followFirst
-	for {
-		page, next, err := c.Events(ctx, from, eventPage)
+	for began := false; ; began = true {
+		var page []client.Event
+		read := func() (next client.Place, err error) {
+			page, next, err = c.Events(ctx, from, eventPage)
+			return next, err
+		}
+		var err error
+		if o.follow && began { // the place is kept, so whoever follows goes on from there
+			from, err = untilThere(ctx, o.log, read)
+		} else {
+			from, err = read()
+		}
 		if err != nil {
 			return err
 		}
-		from = next
 		for _, e := range page {
 			if !want(e) {
 				continue

@@ -2,11 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookhq/daybook/internal/client"
 )
 
 func TestEventsTail(t *testing.T) {
@@ -114,6 +120,43 @@ func TestEventsFollow(t *testing.T) {
 		t.Fatal("does not end")
 	}
 	for range lines {
+	}
+}
+
+// away is a log whose database goes away between its pages.
+type away struct {
+	pages []client.Event
+	tries int
+	asked []int64
+}
+
+func (l *away) Events(_ context.Context, from client.Place, _ int) ([]client.Event, client.Place, error) {
+	l.tries++
+	if l.tries == 2 || l.tries == 3 {
+		return nil, client.Place{}, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	}
+	l.asked = append(l.asked, from.After)
+	return l.pages[from.After : from.After+1], client.Place{After: from.After + 1}, nil
+}
+
+func TestFollowingGoesOnWhereItWas(t *testing.T) {
+	l := &away{pages: []client.Event{{Position: 1}, {Position: 2}, {Position: 3}}}
+	var out, said strings.Builder
+	a := &app{out: &out}
+	o := tail{follow: true, limit: 3, log: slog.New(slog.NewTextHandler(&said, nil))}
+	all := func(client.Event) bool { return true }
+	if err := o.read(t.Context(), l, client.Place{}, all, &eventWriter{a: a, out: asLines}); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n"); n != 3 || !slices.Equal(l.asked, []int64{0, 1, 2}) {
+		t.Errorf("wrote %d events of the places %v, want three of 0, 1, 2:\n%s", n, l.asked, out.String())
+	}
+	if !strings.Contains(said.String(), "cannot be reached") {
+		t.Errorf("said %q", said.String())
+	}
+	once := tail{limit: 3, log: o.log} // without --follow, an outage is the answer
+	if err := once.read(t.Context(), &away{pages: l.pages, tries: 1}, client.Place{}, all, &eventWriter{a: a, out: asLines}); err == nil {
+		t.Error("no error")
 	}
 }
 
