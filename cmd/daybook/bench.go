@@ -96,6 +96,9 @@ last outcome is recorded. Variants: plain (no feed, no projections), feed, proje
 
 // bench measures and writes what was found.
 func (a *app) bench(b *benchFlags, slots int, measure func(bench.Options) (bench.Report, error)) error {
+	if a.url != "" {
+		fmt.Fprintf(a.err, "measuring a system of its own on this machine, not the one at %s\n", a.url)
+	}
 	shared, done, err := b.options(a, slots)
 	if err != nil {
 		return err
