@@ -37,8 +37,8 @@ func TestChangedNamesEveryField(t *testing.T) {
 		"source":         func(s *JobSpec) { s.Source = "" },
 	}
 	typ := reflect.TypeFor[JobSpec]()
-	for i := range typ.NumField() {
-		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+	for field := range typ.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		edit, ok := edits[name]
 		if !ok {
 			t.Errorf("no edit of %s", name)

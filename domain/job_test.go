@@ -74,8 +74,7 @@ archive        | unknown_job          | JobArchived | JobArchived | -
 					t.Errorf("%s a job that is %s decided %s, which is no legal path: %v", command, state, e.EventType(), err)
 				}
 			}
-			var refusal *JobRefusal
-			if errors.As(err, &refusal) {
+			if refusal, ok := errors.AsType[*JobRefusal](err); ok {
 				got = append(got, string(refusal.Code))
 			} else if len(events) == 0 {
 				got = append(got, "-")

@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -226,9 +227,7 @@ func (r Run) cannotEnd(claim uuid.UUID, attempt int, unflagged bool) string {
 
 func (r Run) close(claim uuid.UUID, by RunEvent, ready time.Time) Run {
 	closed := make(map[uuid.UUID]RunEvent, len(r.Closed)+1)
-	for id, e := range r.Closed {
-		closed[id] = e
-	}
+	maps.Copy(closed, r.Closed)
 	closed[claim] = by
 	r.Closed = closed
 	r.State, r.ReadyAt = Pending, ready

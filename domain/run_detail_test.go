@@ -183,10 +183,10 @@ func TestIllegalPaths(t *testing.T) {
 
 func sameWords(a, b string) bool {
 	seen := map[string]int{}
-	for _, w := range strings.Fields(a) {
+	for w := range strings.FieldsSeq(a) {
 		seen[w]++
 	}
-	for _, w := range strings.Fields(b) {
+	for w := range strings.FieldsSeq(b) {
 		seen[w]--
 	}
 	for _, n := range seen {

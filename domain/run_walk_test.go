@@ -6,6 +6,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -231,12 +232,7 @@ func (w *walk) checkRefusal(c RunCommand, err error) {
 }
 
 func (w *walk) knows(claim uuid.UUID) bool {
-	for _, id := range w.claims {
-		if id == claim {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(w.claims, claim)
 }
 
 // checkRepeat allows a repeat only of what is recorded, with the event recorded.

@@ -147,7 +147,7 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 		return nil, err
 	}
 	defer tx.rollback(ctx)
-	if err := s.locateRest(ctx, tx, commands, ids, found); err != nil {
+	if err := s.locateRest(ctx, tx, commands, found); err != nil {
 		return nil, err
 	}
 	answers, changes, err := s.decide(ctx, tx, commands, keys, found)
@@ -204,7 +204,7 @@ type located struct {
 // locateRest finds the runs that the claims table cannot speak for: those not in
 // it, and those whose open claim is not the command's, which only the stream can
 // answer.
-func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, ids []uuid.UUID, found map[uuid.UUID]*located) error {
+func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, found map[uuid.UUID]*located) error {
 	var due, fold []uuid.UUID
 	for _, c := range commands {
 		l := found[c.RunID]

@@ -208,8 +208,7 @@ func TestLapsedLeaseIsNoMatterUntilTheReaperComes(t *testing.T) {
 }
 
 func code(err error) domain.Code {
-	var r *domain.Refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*domain.Refusal](err); ok {
 		return r.Code
 	}
 	return ""

@@ -187,7 +187,7 @@ func (p *placement) oustWaiters(key string, by uuid.UUID) {
 
 // queue adds the writes of what is not claimed.
 func (p *placement) queue(ctx context.Context, s *Store, tx *txn, b *pgx.Batch, events *eventRows) error {
-	if err := p.skipOusted(ctx, s, tx); err != nil {
+	if err := p.skipOusted(ctx, tx); err != nil {
 		return err
 	}
 	for i, r := range p.skipped {
@@ -212,7 +212,7 @@ func (p *placement) queue(ctx context.Context, s *Store, tx *txn, b *pgx.Batch, 
 // Index: waiting_runs_key. The key is locked by this transaction.
 const takeWaiters = `DELETE FROM waiting_runs WHERE limit_key = $1 RETURNING ` + dueColumns
 
-func (p *placement) skipOusted(ctx context.Context, s *Store, tx *txn) error {
+func (p *placement) skipOusted(ctx context.Context, tx *txn) error {
 	for _, o := range p.oust {
 		err := tx.query(ctx, takeWaiters, []any{o.key}, func(rows pgx.Rows) error {
 			r, err := scanDue(rows)

@@ -14,6 +14,7 @@ import (
 // State is what a pack in the table waits for.
 type State string
 
+// The states of a pack.
 const (
 	Pending State = "pending" // to be published for the first time
 	Failed  State = "failed"  // to be tried again

@@ -130,8 +130,7 @@ func inTx(ctx context.Context, pool *pgxpool.Pool, o pgx.TxOptions, f func(pgx.T
 }
 
 func sqlState(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
 	}
 	return ""

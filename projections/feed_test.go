@@ -60,8 +60,7 @@ func (r *feedRecorder) Publish(_ string, messages ...*message.Message) error {
 func (*feedRecorder) Close() error { return nil }
 
 func (*feedRecorder) Failed(err error, n int) map[int]error {
-	var r refusals
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[refusals](err); ok {
 		return r
 	}
 	all := map[int]error{}

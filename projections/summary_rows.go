@@ -2,6 +2,7 @@ package projections
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ var (
 		{"first_started_at", "timestamptz"}, {"finished_at", "timestamptz"}, {"changed_at", "timestamptz"},
 		{"error_type", "text"}, {"error_message", "text"}, {"reason", "text"}, {"blocked_by", "uuid"},
 	}
-	summaryColumns = strings.Join(names(append(fixedColumns[:len(fixedColumns):len(fixedColumns)], movingColumns...)), ", ")
+	summaryColumns = strings.Join(names(append(slices.Clip(fixedColumns), movingColumns...)), ", ")
 )
 
 type column struct{ name, typ string }
@@ -39,7 +40,7 @@ func names(cs []column) []string {
 // upsertSummaries writes whole rows, whatever was there. Index: run_summaries_pkey.
 func upsertSummaries(table string) string {
 	var arrays, sets []string
-	for i, c := range append(fixedColumns[:len(fixedColumns):len(fixedColumns)], movingColumns...) {
+	for i, c := range append(slices.Clip(fixedColumns), movingColumns...) {
 		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, c.typ))
 	}
 	for _, c := range movingColumns {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/daybookhq/daybook/domain"
@@ -44,11 +45,12 @@ func (w *world) requests() []request {
 	kind := func(r *rand.Rand) string { return fmt.Sprintf("kind=kind-%d", r.IntN(20)) }
 	runs := func(parts ...func(*rand.Rand) string) func(*rand.Rand) string {
 		return func(r *rand.Rand) string {
-			path := "/v1/runs?"
+			var path strings.Builder
+			path.WriteString("/v1/runs?")
 			for _, p := range parts {
-				path += p(r) + "&"
+				path.WriteString(p(r) + "&")
 			}
-			return path + "limit=50"
+			return path.String() + "limit=50"
 		}
 	}
 	job := func(r *rand.Rand) string { return "job=" + w.job(r) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,7 +31,7 @@ var (
 	slotColumns   = []string{"job_id", "scheduled_at", "run_id"}
 	outputColumns = []string{"run_id", "attempt", "head", "total_bytes", "result", "updated_at"}
 	liveColumns   = []string{"run_id", "job_id", "job_version", "origin", "queue", "kind", "priority", "scheduled_at", "ready_at", "version", "attempt", "dispatches", "claims", "changed_at"}
-	claimColumns  = append(liveColumns[:len(liveColumns):len(liveColumns)], "claim_id", "lease_until", "start_token", "worker", "started_at", "deadline")
+	claimColumns  = append(slices.Clip(liveColumns), "claim_id", "lease_until", "start_token", "worker", "started_at", "deadline")
 	jobColumns    = []string{"id", "name", "spec", "version", "spec_version", "next_fire", "materialized_through", "created_at", "changed_at"}
 )
 

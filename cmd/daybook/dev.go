@@ -264,7 +264,7 @@ func (d *database) supervise(ctx context.Context) error {
 			d.log.ErrorContext(ctx, "PostgreSQL does not start", "error", err)
 			select {
 			case <-ctx.Done():
-				return nil
+				return nil //nolint:nilerr // told to stop meanwhile
 			case <-time.After(pause):
 			}
 		}

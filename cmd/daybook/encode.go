@@ -153,7 +153,7 @@ func isEmpty(v reflect.Value) bool {
 
 // isZero is what omitzero leaves out.
 func isZero(v reflect.Value) bool {
-	if z, ok := v.Interface().(interface{ IsZero() bool }); ok && v.Kind() != reflect.Pointer {
+	if z, ok := reflect.TypeAssert[interface{ IsZero() bool }](v); ok && v.Kind() != reflect.Pointer {
 		return z.IsZero()
 	}
 	return v.IsZero()

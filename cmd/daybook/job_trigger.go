@@ -156,7 +156,7 @@ func outcomeOf(r projections.RunSummary) string {
 
 // exitOf makes the outcome of a run that of the command.
 func exitOf(r projections.RunSummary) error {
-	code := exitOK
+	var code int
 	switch r.State {
 	case domain.Succeeded:
 		return nil

@@ -50,7 +50,7 @@ func (l leaseFlag) duration(term string) *time.Duration {
 
 // Set reads TERM=VALUE, several separated by commas.
 func (l leaseFlag) Set(s string) error {
-	for _, part := range strings.Split(s, ",") {
+	for part := range strings.SplitSeq(s, ",") {
 		name, value, ok := strings.Cut(part, "=")
 		name, value = strings.ReplaceAll(strings.TrimSpace(name), "-", "_"), strings.TrimSpace(value)
 		switch d := l.duration(name); {

@@ -44,8 +44,7 @@ func untilThere[T any](ctx context.Context, log *slog.Logger, open func() (T, er
 // databaseAway reports whether the same attempt may succeed later. A password
 // that is wrong or a database that does not exist is not away.
 func databaseAway(err error) bool {
-	var server *pgconn.PgError
-	if errors.As(err, &server) {
+	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return eventstore.IsTransient(server)
 	}
 	var connect *pgconn.ConnectError

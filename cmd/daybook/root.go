@@ -63,7 +63,7 @@ func run(ctx context.Context, a *app, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	code := exitFailed
+	var code int
 	var e *exitError
 	switch {
 	case errors.As(err, &e):

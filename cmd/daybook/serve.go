@@ -91,7 +91,7 @@ with its settings; 'daybook migrate up' makes the schema and the role.`,
 
 func parseRoles(s string) (engine.Roles, error) {
 	var r engine.Roles
-	for _, name := range strings.Split(s, ",") {
+	for name := range strings.SplitSeq(s, ",") {
 		switch strings.TrimSpace(name) {
 		case "engine":
 			r.Engine = true

@@ -9,6 +9,7 @@ import (
 // are for people and may change.
 type Code string
 
+// The codes.
 const (
 	CodeEmpty     Code = "E_EMPTY"     // nothing was written
 	CodeLength    Code = "E_LENGTH"    // longer than MaxLength bytes, or more than MaxExpressions

@@ -87,7 +87,7 @@ func newPlain(expr string) *plain {
 }
 
 func plainSet(field string, low, high int) (set [64]bool) {
-	for _, item := range strings.Split(field, ",") {
+	for item := range strings.SplitSeq(field, ",") {
 		body, stepText, stepped := strings.Cut(item, "/")
 		step := 1
 		if stepped {
@@ -149,7 +149,7 @@ func (p *plain) domMatch(t time.Time) bool {
 		return true
 	}
 	end := time.Date(t.Year(), t.Month()+1, 0, 0, 0, 0, 0, time.UTC)
-	for _, item := range strings.Split(p.dom, ",") {
+	for item := range strings.SplitSeq(p.dom, ",") {
 		switch {
 		case item == "L":
 			if t.Day() == end.Day() {
@@ -194,7 +194,7 @@ func dowMatch(field string, t time.Time) bool {
 	}
 	week := (t.Day()-1)/7 + 1
 	wd := int(t.Weekday())
-	for _, item := range strings.Split(field, ",") {
+	for item := range strings.SplitSeq(field, ",") {
 		if d, k, ok := strings.Cut(item, "#"); ok {
 			if d == strconv.Itoa(wd) && k == strconv.Itoa(week) {
 				return true

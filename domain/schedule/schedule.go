@@ -15,6 +15,7 @@ const (
 // Class says how a schedule follows the clock. See the package comment.
 type Class string
 
+// The classes.
 const (
 	ClassWall     Class = "wall"
 	ClassElapsed  Class = "elapsed"

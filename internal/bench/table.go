@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Table is the report's rows for people: columns without a figure are left out.
@@ -39,11 +40,11 @@ func Table(rep Report) (titles []string, rows [][]string) {
 			return strconv.Itoa(*r.Duplicates)
 		}},
 		{"rounds", func(r Result) string {
-			s := ""
+			var s strings.Builder
 			for _, v := range r.Rounds {
-				s += " " + number(v)
+				s.WriteString(" " + number(v))
 			}
-			return s
+			return s.String()
 		}},
 	}
 	rows = make([][]string, len(rep.Results))

@@ -167,7 +167,7 @@ func outcome(events []domain.JobEvent) (Action, []string) {
 			return ActionUpdate, e.Changed
 		case domain.JobArchived:
 			return ActionArchive, nil
-		case domain.JobPaused, domain.JobResumed, domain.FiresSkipped:
+		case domain.JobPaused, domain.JobResumed, domain.FiresSkipped, domain.ZoneRulesChanged, domain.RunsRetired:
 		}
 	}
 	return ActionUnchanged, nil

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -106,7 +105,7 @@ func (d *Database) RunOutput(ctx context.Context, id uuid.UUID, attempt int) (Ou
 		Omitted: max(found.TotalBytes-int64(len(found.Head))-int64(len(found.Tail)), 0),
 	}
 	if len(found.Result) > 0 {
-		o.Result = json.RawMessage(found.Result)
+		o.Result = found.Result
 	}
 	o.Text = strings.ToValidUTF8(string(found.Head), "\ufffd") + o.gap() + strings.ToValidUTF8(string(found.Tail), "\ufffd")
 	return o, nil

@@ -28,7 +28,7 @@ const Var = "DAYBOOK_CRASHPOINT"
 // synchronisation. Nil is the ordinary case.
 var armed *plan
 
-func init() {
+func init() { //nolint:gochecknoinits // points are hit before any main could arm them
 	v := os.Getenv(Var)
 	if v == "" {
 		return

@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
 )
@@ -123,7 +122,7 @@ func collect(t *testing.T, s *eventstore.Store, w *workload, faults []judge.Faul
 	var id uuid.UUID
 	var sum judge.Summary
 	_, err = pgx.ForEachRow(rows, []any{&id, (*string)(&sum.State), &sum.Version}, func() error {
-		h.Summaries[id] = judge.Summary{State: domain.State(sum.State), Version: sum.Version}
+		h.Summaries[id] = judge.Summary{State: sum.State, Version: sum.Version}
 		return nil
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package crontab
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -48,6 +49,7 @@ func (f *File) Errors() int {
 // Severity says what a Problem means for its line.
 type Severity string
 
+// The severities.
 const (
 	Skipped Severity = "skipped" // left out on purpose: @reboot
 	Warning Severity = "warning" // taken over, with a difference or a doubt worth knowing
@@ -72,7 +74,7 @@ func Parse(r io.Reader, o Options) (*File, error) {
 	lines := newLineReader(r)
 	for {
 		l, err := lines.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return p.file, nil
 		}
 		if err != nil {

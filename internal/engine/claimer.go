@@ -124,8 +124,7 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 		together = func(runs int) int { return parcel(runs, workers, slots) }
 	}
 	got, err := c.store.Claim(ctx, eventstore.ClaimRequest{Lane: l, Limit: n, Lease: c.lease, Parcel: together}, c.outbox)
-	var parked *eventstore.ParkedError
-	if errors.As(err, &parked) {
+	if parked, ok := errors.AsType[*eventstore.ParkedError](err); ok {
 		c.metrics.parked.Inc()
 		c.log.ErrorContext(ctx, "run cannot be claimed and is parked", "run_id", parked.Run, "error", parked.Reason)
 		return true, 0, nil

@@ -70,8 +70,7 @@ func (r releaser) Release(ctx context.Context, hints []eventstore.Hint, reason s
 type feedFailures struct{}
 
 func (feedFailures) Failed(err error, messages int) map[int]error {
-	var partial *natsjs.PartialError
-	if errors.As(err, &partial) {
+	if partial, ok := errors.AsType[*natsjs.PartialError](err); ok {
 		return partial.Failed
 	}
 	all := make(map[int]error, messages)

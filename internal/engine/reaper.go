@@ -32,8 +32,7 @@ const reapBatch = 500
 // Step closes one batch.
 func (r *reaper) Step(ctx context.Context) (did bool, next time.Duration, err error) {
 	closed, err := r.store.ExpireClaims(ctx, r.batch)
-	var parked *eventstore.ParkedError
-	if errors.As(err, &parked) {
+	if parked, ok := errors.AsType[*eventstore.ParkedError](err); ok {
 		r.metrics.parked.Inc()
 		r.log.ErrorContext(ctx, "claim cannot be closed, tried again in a minute", "run_id", parked.Run, "error", parked.Reason)
 		return true, 0, nil

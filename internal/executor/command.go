@@ -49,7 +49,7 @@ func directory(t Target, env environment) (string, *Error) {
 	if dir == "" {
 		dir = env["HOME"]
 		if fi, err := os.Stat(dir); err != nil || !fi.IsDir() || !filepath.IsAbs(dir) {
-			return "/", nil
+			return "/", nil //nolint:nilerr // as cron has it: a home that is not there is the root
 		}
 		return dir, nil
 	}

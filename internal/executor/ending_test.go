@@ -38,7 +38,7 @@ func pidsIn(t *testing.T, file string, n int) []int {
 	eventually(t, fmt.Sprintf("%d process ids in %s", n, file), func() bool {
 		text, _ := os.ReadFile(file)
 		pids = nil
-		for _, f := range strings.Fields(string(text)) {
+		for f := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(f); err == nil {
 				pids = append(pids, pid)
 			}

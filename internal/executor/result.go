@@ -57,6 +57,7 @@ const (
 // Verdict is what a failure means for the next attempt.
 type Verdict int
 
+// The verdicts.
 const (
 	Retry Verdict = iota // charge the attempt and retry with back-off
 	Later                // the command asked to be run later

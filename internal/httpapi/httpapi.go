@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -156,9 +157,7 @@ func (a *api) health() {
 // refuse answers with a problem.
 func (a *api) refuse(w http.ResponseWriter, r *http.Request, p *Problem) {
 	p = a.complete(r.Context(), p)
-	for name, values := range p.headers {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), p.headers)
 	w.Header().Set("Content-Type", problemType)
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -111,9 +112,7 @@ func (a *api) serveKeyed(w http.ResponseWriter, r *http.Request, known *route) {
 }
 
 func (k *keptAnswer) send(w http.ResponseWriter) {
-	for name, values := range k.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), k.header)
 	w.WriteHeader(k.status)
 	_, _ = w.Write(k.body)
 }

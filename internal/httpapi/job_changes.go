@@ -209,7 +209,7 @@ func (a *api) appliedBy(ctx context.Context, name string, events []domain.JobEve
 			out.Status, out.Body.Action = http.StatusCreated, client.ActionCreate
 		case domain.JobUpdated:
 			out.Body.Action, out.Body.Changed = client.ActionUpdate, e.Changed
-		case domain.JobArchived, domain.JobPaused, domain.JobResumed, domain.FiresSkipped:
+		case domain.JobArchived, domain.JobPaused, domain.JobResumed, domain.FiresSkipped, domain.ZoneRulesChanged, domain.RunsRetired:
 		}
 	}
 	job, err := a.job(ctx, name)

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -128,7 +127,7 @@ func (a *api) runText(ctx context.Context, in *struct {
 		Omitted: max(found.TotalBytes-int64(len(found.Head))-int64(len(found.Tail)), 0),
 	}
 	if len(found.Result) > 0 {
-		o.Result = json.RawMessage(found.Result)
+		o.Result = found.Result
 	}
 	gap := ""
 	if o.Omitted > 0 {

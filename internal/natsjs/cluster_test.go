@@ -114,8 +114,7 @@ func TestClusterOfThree(t *testing.T) {
 		}
 		wg.Wait()
 		err := errors.Join(errs...)
-		var m *natsjs.MismatchError
-		if errors.As(err, &m) {
+		if _, ok := errors.AsType[*natsjs.MismatchError](err); ok {
 			t.Fatal(err)
 		}
 		if err != nil {

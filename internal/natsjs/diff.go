@@ -93,7 +93,7 @@ func isEmpty(v reflect.Value) bool {
 
 // show writes a setting as it stands in NATS configuration: "workqueue", "file", "15m0s".
 func show(v reflect.Value) string {
-	if d, ok := v.Interface().(time.Duration); ok {
+	if d, ok := reflect.TypeAssert[time.Duration](v); ok {
 		return d.String()
 	}
 	b, err := json.Marshal(v.Interface())

@@ -1,6 +1,7 @@
 package natsjs
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ func lastPort(host, dir string) int {
 	if err != nil || port < 1 || port > 65535 {
 		return 0
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return 0
 	}

@@ -60,8 +60,7 @@ var stateCodes = []jetstream.ErrorCode{
 // connection, no answer, a full stream, an overloaded or electing server, and whatever is not known) is worth a
 // retry. A *PartialError is permanent if each of its failures is.
 func Permanent(err error) bool {
-	var partial *PartialError
-	if errors.As(err, &partial) {
+	if partial, ok := errors.AsType[*PartialError](err); ok {
 		for _, e := range partial.Failed {
 			if !Permanent(e) {
 				return false

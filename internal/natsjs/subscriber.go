@@ -83,8 +83,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		sub.since = time.Now()
 	}
 	consumer, err := sub.bind(ctx)
-	var mismatch *MismatchError
-	if errors.As(err, &mismatch) {
+	if _, ok := errors.AsType[*MismatchError](err); ok {
 		return nil, err
 	}
 	s.running.Go(func() { sub.run(ctx, consumer) })

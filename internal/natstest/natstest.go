@@ -3,7 +3,6 @@ package natstest
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -108,4 +107,4 @@ func (s *Server) JetStream(t testing.TB) jetstream.JetStream {
 }
 
 // Quiet is a logger that drops everything. Tests stop servers on purpose, which is noisy.
-func Quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func Quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

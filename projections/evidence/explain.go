@@ -58,7 +58,7 @@ func (a *Auditor) Explain(ctx context.Context, job string, at time.Time) (Explan
 	err = a.store.Pool().QueryRow(ctx, selectSlotRun, t.Job.ID, at).Scan(&run)
 	switch {
 	case err == nil:
-		x, err = a.explainRun(ctx, x, &t, run)
+		x, err = a.explainRun(ctx, x, run)
 		if _, gone := errors.AsType[*eventstore.RetiredError](err); gone {
 			return x.ofRetired(&t, run), nil
 		}

@@ -16,7 +16,7 @@ import (
 const lateAfter = 5 * time.Second
 
 // explainRun tells how the run of an instant came about and went.
-func (a *Auditor) explainRun(ctx context.Context, x Explanation, t *timeline, id uuid.UUID) (Explanation, error) {
+func (a *Auditor) explainRun(ctx context.Context, x Explanation, id uuid.UUID) (Explanation, error) {
 	d, err := a.reader.GetRun(ctx, id)
 	if err != nil {
 		return x, err

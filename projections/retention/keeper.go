@@ -70,7 +70,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		done, err := k.Keep(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // a clean stop, whatever it interrupted
 		case errors.Is(err, ErrElsewhere):
 		case err != nil:
 			k.c.Logger.WarnContext(ctx, "retention is failing; nothing is lost by it", "error", err)
