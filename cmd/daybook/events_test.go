@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/internal/client"
+	"github.com/daybookhq/daybook/internal/pgtest"
 )
 
 func TestEventsTail(t *testing.T) {
@@ -65,6 +66,23 @@ func TestEventsTail(t *testing.T) {
 
 func TestEventsFollow(t *testing.T) {
 	c := newCLI(t)
+	c.testFollow(t, func() {})
+}
+
+// The database server dies and comes back while somebody follows.
+func TestEventsFollowThroughARestart(t *testing.T) {
+	cluster := pgtest.Durable(t, nil)
+	c := newCLIOn(t, cluster.New(t))
+	c.testFollow(t, func() {
+		cluster.Crash(t)
+		cluster.Start(t)
+	})
+}
+
+// testFollow follows while runs are made, and before each something happens.
+// Every event comes, one time.
+func (c *cli) testFollow(t *testing.T, meanwhile func()) {
+	t.Helper()
 	c.apply(twoJobs)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -105,6 +123,7 @@ func TestEventsFollow(t *testing.T) {
 	next()
 	next() // what there was
 	for range 3 {
+		meanwhile()
 		id := c.trigger("hello")
 		if line := next(); line != id.String()+"/1" {
 			t.Errorf("followed %s, want the run just made, %s", line, id)

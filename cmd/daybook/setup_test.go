@@ -36,7 +36,12 @@ type cli struct {
 
 func newCLI(t *testing.T) *cli {
 	t.Helper()
-	c := &cli{t: t, db: pgtest.New(t), lane: eventstore.NewLane("default", domain.KindExec)}
+	return newCLIOn(t, pgtest.New(t))
+}
+
+func newCLIOn(t *testing.T, db *pgtest.DB) *cli {
+	t.Helper()
+	c := &cli{t: t, db: db, lane: eventstore.NewLane("default", domain.KindExec)}
 	c.env = map[string]string{"DATABASE_URL": c.db.DSNFor("daybook_engine"), "TZ": "America/New_York"}
 	var err error
 	if c.store, err = eventstore.Open(t.Context(), eventstore.Config{DSN: c.env["DATABASE_URL"], Actor: "engine-1"}); err != nil {
