@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -51,8 +52,18 @@ func (w *world) command(t *testing.T, name string, c domain.JobCommand) {
 	}
 }
 
+// The hourly jobs' instants are half an hour away from the present, whenever the
+// tests run: an instant that has just come is no missed one.
+var minute = time.Now().UTC().Add(-30 * time.Minute).Minute()
+
+// lastInstant is the last one of the hourly jobs.
+func lastInstant() time.Time {
+	at := time.Duration(minute) * time.Minute
+	return time.Now().UTC().Add(-at).Truncate(time.Hour).Add(at)
+}
+
 func hourly(name string, overlap domain.Overlap) domain.JobSpec {
-	return domain.JobSpec{Name: name, Schedules: []string{"0 * * * *"}, TimeZone: "UTC", Queue: "default", Kind: "noop", Retry: domain.DefaultRetry(),
+	return domain.JobSpec{Name: name, Schedules: []string{fmt.Sprintf("%d * * * *", minute)}, TimeZone: "UTC", Queue: "default", Kind: "noop", Retry: domain.DefaultRetry(),
 		Overlap: overlap, Misfire: domain.MisfireAll, CatchupWindow: 0, MaxCatchup: 5, Priority: 5}
 }
 
@@ -118,7 +129,7 @@ func (w *world) explain(t *testing.T, job string, at time.Time, want Verdict, wo
 
 func TestExplainNamesTheCause(t *testing.T) {
 	w := newWorld(t)
-	hour := time.Now().UTC().Truncate(time.Hour)
+	hour := lastInstant()
 	w.command(t, "report", domain.ApplyJob{Spec: hourly("report", domain.OverlapSkip)})
 	w.since(t, "report", hour.Add(-10*time.Hour-time.Minute))
 	w.materialize(t) // ten missed: five skipped, five caught up
@@ -167,9 +178,115 @@ func TestExplainNamesTheCause(t *testing.T) {
 	w.explain(t, "report", hour.Add(time.Hour), VerdictArchived, "replaced")
 }
 
+// Each of the other answers, from the decision that led to it.
+func TestExplainKnowsEveryOutcome(t *testing.T) {
+	w := newWorld(t)
+	hour := lastInstant()
+
+	window := hourly("window", domain.OverlapAllow)
+	window.CatchupWindow = domain.Duration(2 * time.Hour)
+	w.command(t, "window", domain.ApplyJob{Spec: window})
+	w.since(t, "window", hour.Add(-10*time.Hour-time.Minute))
+	latest := hourly("latest", domain.OverlapAllow)
+	latest.Misfire = domain.MisfireLatest
+	w.command(t, "latest", domain.ApplyJob{Spec: latest})
+	w.since(t, "latest", hour.Add(-10*time.Hour-time.Minute))
+	never := hourly("never", domain.OverlapAllow)
+	never.Misfire = domain.MisfireSkip
+	w.command(t, "never", domain.ApplyJob{Spec: never})
+	w.since(t, "never", hour.Add(-10*time.Hour-time.Minute))
+	w.materialize(t)
+	w.explain(t, "window", hour.Add(-9*time.Hour), VerdictSkipped, "catch-up window of 2h")
+	w.explain(t, "latest", hour.Add(-9*time.Hour), VerdictSkipped, "misfire latest")
+	w.explain(t, "never", hour.Add(-9*time.Hour), VerdictSkipped, "misfire policy is skip")
+
+	// Nobody has taken runs of the kind since a worker that did fell silent.
+	if err := w.SeeWorker(t.Context(), eventstore.Worker{ID: "w-1", Lanes: []eventstore.WorkerLane{{Queue: "default", Kind: "noop"}}, Slots: 1}); err != nil {
+		t.Fatal(err)
+	}
+	w.explain(t, "latest", hour, VerdictRan, "waits for a free slot")
+	silent := hour.Add(-20 * time.Minute)
+	w.exec(t, "UPDATE workers SET seen_at = $1", silent)
+	w.explain(t, "latest", hour, VerdictRan, "no worker for kind noop in queue default since "+clock(silent))
+
+	// Instants of a pause that is over.
+	w.command(t, "paused", domain.ApplyJob{Spec: hourly("paused", domain.OverlapAllow)})
+	w.since(t, "paused", hour.Add(-10*time.Hour-time.Minute))
+	w.exec(t, "UPDATE jobs SET materialized_through = now(), next_fire = NULL WHERE name = 'paused'")
+	w.command(t, "paused", domain.PauseJob{Reason: "month end"})
+	w.command(t, "paused", domain.ResumeJob{})
+	w.exec(t, "UPDATE events SET at = $2 WHERE stream_id = $1 AND type = 'JobPaused'", domain.JobID("paused"), hour.Add(-5*time.Hour-time.Minute))
+	w.explain(t, "paused", hour.Add(-4*time.Hour), VerdictPaused, "paused by cli:operator at "+clock(hour.Add(-5*time.Hour-time.Minute)), "month end")
+	w.explain(t, "paused", hour.Add(-6*time.Hour), VerdictMissing, "damaged")
+
+	// On request only; not decided yet; ended other than well.
+	bare := hourly("bare", domain.OverlapAllow)
+	bare.Schedules = nil
+	w.command(t, "bare", domain.ApplyJob{Spec: bare})
+	w.explain(t, "bare", time.Now().Add(time.Hour), VerdictNotDue, "no schedule", "on request")
+	w.command(t, "stuck", domain.ApplyJob{Spec: hourly("stuck", domain.OverlapAllow)})
+	w.since(t, "stuck", hour.Add(-time.Minute))
+	w.explain(t, "stuck", hour, VerdictPending, "not decided yet", "Is one running?")
+	ended := map[string]domain.Run{}
+	for {
+		runs := w.claim(t, 10)
+		for _, r := range runs {
+			w.execute(t, eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w-9", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}})
+			switch len(ended) {
+			case 0:
+				ended["failed"] = r
+				w.execute(t, eventstore.Command{RunID: r.ID, Do: domain.FailRun{ClaimID: r.ClaimID, Error: domain.RunError{Type: "exit", Message: "disk full"}}})
+			case 1:
+				ended["cancelled"] = r
+				w.execute(t, eventstore.Command{RunID: r.ID, Do: domain.CancelRun{Reason: "not today"}}, eventstore.Command{RunID: r.ID, Do: domain.SucceedRun{ClaimID: r.ClaimID}})
+			case 2:
+				ended["again"] = r
+				w.execute(t, eventstore.Command{RunID: r.ID, Do: domain.CancelRun{Reason: "not today"}}, eventstore.Command{RunID: r.ID, Do: domain.FailRun{ClaimID: r.ClaimID, Retryable: true}})
+			default:
+				w.execute(t, eventstore.Command{RunID: r.ID, Do: domain.SucceedRun{ClaimID: r.ClaimID}})
+			}
+		}
+		if len(runs) == 0 {
+			break
+		}
+	}
+	job := map[uuid.UUID]string{}
+	for _, name := range []string{"window", "latest", "never", "paused", "stuck"} {
+		job[domain.JobID(name)] = name
+	}
+	w.explain(t, job[ended["failed"].JobID], ended["failed"].ScheduledAt, VerdictRan, "failed", "disk full")
+	w.explain(t, job[ended["again"].JobID], ended["again"].ScheduledAt, VerdictRan, "cancelled", "not today")
+}
+
+// What was in the way is named with who had it, and until when.
+func TestExplainNamesWhoHeldTheRunInTheWay(t *testing.T) {
+	w := newWorld(t)
+	w.command(t, "busy", domain.ApplyJob{Spec: hourly("busy", domain.OverlapSkip)})
+	w.since(t, "busy", lastInstant().Add(-time.Hour-time.Minute))
+	w.materialize(t)
+	w.exec(t, "UPDATE due_runs SET catch_up = false")
+	runs := w.claim(t, 10)
+	if len(runs) != 1 {
+		t.Fatalf("claimed %d runs", len(runs))
+	}
+	w.execute(t, eventstore.Command{RunID: runs[0].ID, Do: domain.StartRun{ClaimID: runs[0].ClaimID, Token: uuid.New(), Worker: "w-9", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}})
+	w.claim(t, 10)
+	var at time.Time
+	if err := w.admin.QueryRow(t.Context(), `SELECT scheduled_at FROM run_slots WHERE run_id <> $1`, runs[0].ID).Scan(&at); err != nil {
+		t.Fatal(err)
+	}
+	w.explain(t, "busy", at, VerdictSkipped, runs[0].ID.String(), "held by worker w-9, whose lease lasts until")
+	w.execute(t, eventstore.Command{RunID: runs[0].ID, Do: domain.SucceedRun{ClaimID: runs[0].ClaimID}})
+	var until time.Time
+	if err := w.admin.QueryRow(t.Context(), `SELECT at FROM events WHERE stream_id = $1 ORDER BY version DESC LIMIT 1`, runs[0].ID).Scan(&until); err != nil {
+		t.Fatal(err)
+	}
+	w.explain(t, "busy", at, VerdictSkipped, "held by worker w-9 until "+clock(until))
+}
+
 func TestCoverageFindsADecisionThatIsGone(t *testing.T) {
 	w := newWorld(t)
-	hour := time.Now().UTC().Truncate(time.Hour)
+	hour := lastInstant()
 	w.command(t, "report", domain.ApplyJob{Spec: hourly("report", domain.OverlapAllow)})
 	w.since(t, "report", hour.Add(-100*time.Hour-time.Minute))
 	w.materialize(t)
@@ -207,11 +324,11 @@ func TestCoverageFindsADecisionThatIsGone(t *testing.T) {
 
 func TestCoverageFollowsTheVersionsOfTheSchedule(t *testing.T) {
 	w := newWorld(t)
-	hour := time.Now().UTC().Truncate(time.Hour)
+	hour := lastInstant()
 	s := hourly("report", domain.OverlapAllow)
 	w.command(t, "report", domain.ApplyJob{Spec: s})
 	w.since(t, "report", hour.Add(-3*time.Hour-time.Minute))
-	s.Schedules = []string{"30 * * * *"}
+	s.Schedules = []string{fmt.Sprintf("%d * * * *", (minute+31)%60)}
 	w.command(t, "report", domain.ApplyJob{Spec: s}) // decides the old definition's instants first
 	c, err := w.Coverage(t.Context(), "report", hour.Add(-10*time.Hour), time.Now().Add(24*time.Hour))
 	if err != nil || !c.Proven() || c.Expected != 4 || c.Undecided < 23 {
@@ -244,11 +361,27 @@ func TestVerifyFindsEachKindOfDamage(t *testing.T) {
 	if err != nil || r.Count != 0 || r.Streams != 13 || r.Live != 11 {
 		t.Fatalf("a sound history: %+v, %v", r, err)
 	}
+	w.exec(t, "INSERT INTO engines VALUES ('engine-1', 'engine,relay', 'test', 'test', now() - interval '1 hour', now() + interval '1 hour')")
 	done, running, claimed := runs[0].ID, runs[1].ID, runs[5].ID
 	for _, damage := range []struct {
 		rule, sql string
 		run       uuid.UUID
 	}{
+		{RuleLegalPath, `UPDATE events SET type = 'FromTheFuture' WHERE stream_id = $1 AND version = 2`, done},
+		{RuleLegalPath, `UPDATE events SET type = 'JobPaused', data = '{}' WHERE stream_id = $1 AND version = 2`, done},
+		{RuleLegalPath, `INSERT INTO events (category, stream_id, version, era, type, at, actor, data) SELECT category, stream_id, 2, era, 'JobResumed', at, actor, '{}' FROM events WHERE stream_id = $1 AND version = 1`, domain.JobID("report")},
+		{RuleVersions, `DELETE FROM events WHERE stream_id = $1 AND version = 1`, done},
+		{RuleVersions, `DELETE FROM events WHERE stream_id = $1 AND version = 3`, done},
+		{RuleLiveRow, `DELETE FROM events WHERE stream_id = $1 AND version = 4`, done},
+		{RuleLiveRow, `DELETE FROM events WHERE stream_id = $1`, claimed},
+		{RuleLapsed, `UPDATE claims SET lease_until = now() - interval '5 minutes' WHERE run_id = $1`, claimed},
+		{RuleJobRow, `UPDATE jobs SET version = version + 1 WHERE id = $1`, domain.JobID("report")},
+		{RuleJobRow, `UPDATE jobs SET paused = true WHERE id = $1`, domain.JobID("report")},
+		{RuleJobRow, `UPDATE jobs SET spec = jsonb_set(spec, '{queue}', '"other"') WHERE id = $1`, domain.JobID("report")},
+		{RuleJobRow, `DELETE FROM jobs WHERE id = $1`, domain.JobID("report")},
+		{RuleKey, `UPDATE run_keys SET run_id = gen_random_uuid() WHERE run_id = $1`, done},
+		{RuleProjection, `DELETE FROM run_summaries WHERE run_id = $1`, done},
+		{RuleProjection, `UPDATE job_stats SET succeeded = succeeded + 1 WHERE $1::uuid IS NOT NULL`, done},
 		{RuleLegalPath, `INSERT INTO events (category, stream_id, version, era, type, at, actor, data) SELECT category, stream_id, 5, era, type, at, actor, data FROM events WHERE stream_id = $1 AND version = 4`, done},
 		{RuleVersions, `UPDATE events SET version = 9 WHERE stream_id = $1 AND version = 4`, done},
 		{RuleTimes, `UPDATE events SET at = at - interval '1 day' WHERE stream_id = $1 AND version = 3`, done},
@@ -281,7 +414,7 @@ func TestVerifyFindsEachKindOfDamage(t *testing.T) {
 // damaged applies the damage and returns what undoes it.
 func (w *world) damaged(t *testing.T, sql string, run uuid.UUID) (undo func()) {
 	t.Helper()
-	tables := []string{"events", "claims", "due_runs", "run_slots", "limit_holders", "run_summaries"}
+	tables := []string{"events", "jobs", "claims", "due_runs", "run_slots", "run_keys", "limit_holders", "run_summaries", "job_stats"}
 	for _, table := range tables {
 		w.exec(t, "DROP TABLE IF EXISTS saved_"+table)
 		w.exec(t, "CREATE TABLE saved_"+table+" AS SELECT * FROM "+table)

@@ -2,7 +2,9 @@ package evidence
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,13 +24,16 @@ type Violation struct {
 
 // Rules of a verification.
 const (
-	RuleLegalPath  = "legal_path"  // a stream is a path that the lifecycle allows, final events last and alone
-	RuleVersions   = "versions"    // versions count from 1 without a gap
-	RuleLiveRow    = "live_row"    // a run that is not final lies in precisely one table, as its stream says
-	RuleSlot       = "slot"        // an instant of the ledger has its run
-	RulePlaces     = "places"      // places are held by runs that are not final
-	RuleProjection = "projection"  // read models equal the fold of the log
-	RuleTimes      = "event_times" // times do not run backwards within a stream
+	RuleLegalPath  = "legal_path"   // a stream is a path that the lifecycle allows, final events last and alone
+	RuleVersions   = "versions"     // versions count from 1 without a gap
+	RuleLiveRow    = "live_row"     // a run that is not final lies in precisely one table, as its stream says
+	RuleLapsed     = "lapsed_claim" // a claim whose lease is over is closed, so that its run is dispatched again
+	RuleJobRow     = "job_row"      // a job's row is what its stream says
+	RuleSlot       = "slot"         // an instant of the ledger has its run
+	RuleKey        = "key"          // a key has its run
+	RulePlaces     = "places"       // places are held by runs that are not final
+	RuleProjection = "projection"   // read models equal the fold of the log
+	RuleTimes      = "event_times"  // times do not run backwards within a stream
 )
 
 // Report is what a verification found.
@@ -75,8 +80,8 @@ func (a *Auditor) Verify(ctx context.Context, progress Progress) (Report, error)
 	if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"); err != nil {
 		return r, err
 	}
-	v := &verifier{tx: tx, report: &r, open: map[uuid.UUID]domain.Run{}, progress: progress}
-	for _, step := range []func(context.Context) error{v.runs, v.jobs, v.liveRows, v.slots, v.places} {
+	v := &verifier{tx: tx, report: &r, open: map[uuid.UUID]domain.Run{}, known: map[uuid.UUID]domain.Job{}, progress: progress}
+	for _, step := range []func(context.Context) error{v.runs, v.jobs, v.jobRows, v.liveRows, v.slots, v.keys, v.places} {
 		if err := step(ctx); err != nil {
 			return r, err
 		}
@@ -94,6 +99,7 @@ type verifier struct {
 	tx       pgx.Tx
 	report   *Report
 	open     map[uuid.UUID]domain.Run // runs that are not final, by the log
+	known    map[uuid.UUID]domain.Job // every job, by the log
 	progress Progress
 }
 
@@ -197,8 +203,15 @@ func (v *verifier) runs(ctx context.Context) error {
 
 func (v *verifier) jobs(ctx context.Context) error {
 	var f fold[domain.Job]
+	end := func() {
+		if f.id != uuid.Nil && !f.broken {
+			v.known[f.id] = f.state
+		}
+	}
+	defer func() { end() }()
 	return v.walk(ctx, domain.CategoryJob, func(rec eventstore.Recorded) {
 		if rec.StreamID != f.id {
+			end()
 			f.begin(v, rec, domain.Job{ID: rec.StreamID})
 		}
 		f.check(v, rec)
@@ -220,12 +233,71 @@ func (v *verifier) jobs(ctx context.Context) error {
 	})
 }
 
+// Index: none; jobs are read whole.
+const selectJobRows = `SELECT id, name, version, spec_version, paused, archived, spec FROM jobs`
+
+func (v *verifier) jobRows(ctx context.Context) error {
+	seen := map[uuid.UUID]bool{}
+	err := v.each(ctx, "jobs", selectJobRows, func(rows pgx.Rows) error {
+		have := domain.Job{}
+		var name string
+		var spec []byte
+		if err := rows.Scan(&have.ID, &name, &have.Version, &have.SpecVersion, &have.Paused, &have.Archived, &spec); err != nil {
+			return err
+		}
+		seen[have.ID] = true
+		want, ok := v.known[have.ID]
+		if !ok {
+			v.report.add(RuleJobRow, have.ID, "job %q has a row, and no stream that can be folded", name)
+			return nil
+		}
+		if err := json.Unmarshal(spec, &have.Spec); err != nil {
+			v.report.add(RuleJobRow, have.ID, "the definition in the row of job %q cannot be read: %v", name, err)
+			return nil
+		}
+		switch changed := have.Spec.Changed(want.Spec); {
+		case have.Version != want.Version || have.SpecVersion != want.SpecVersion:
+			v.report.add(RuleJobRow, have.ID, "the row of job %q is at version %d (definition %d), its stream at %d (%d)", name, have.Version, have.SpecVersion, want.Version, want.SpecVersion)
+		case have.Paused != want.Paused || have.Archived != want.Archived:
+			v.report.add(RuleJobRow, have.ID, "the row of job %q and its stream differ on whether it is paused or archived", name)
+		case len(changed) > 0:
+			v.report.add(RuleJobRow, have.ID, "the definition in the row of job %q differs from its stream's in %s", name, strings.Join(changed, ", "))
+		}
+		return nil
+	})
+	for id, job := range v.known {
+		if !seen[id] {
+			v.report.add(RuleJobRow, id, "job %q has a stream and no row: nobody looks at its instants", job.Spec.Name)
+		}
+	}
+	return err
+}
+
+// Index: none; run_keys is read whole. The primary keys of the partitions.
+const selectBareKeys = `
+SELECT k.run_id, k.key FROM run_keys k
+ WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.category = 'run' AND e.stream_id = k.run_id AND e.version = 1) LIMIT 1000`
+
+func (v *verifier) keys(ctx context.Context) error {
+	return v.each(ctx, "keys", selectBareKeys, func(rows pgx.Rows) error {
+		var id uuid.UUID
+		var key string
+		if err := rows.Scan(&id, &key); err != nil {
+			return err
+		}
+		v.report.add(RuleKey, id, "key %q names it, and the log does not have it", key)
+		return nil
+	})
+}
+
+// A lease that is over is closed within seconds, as long as there is an engine.
 // Index: none; the tables hold live runs only.
 const selectLive = `
-SELECT 'due_runs', run_id, version, NULL::uuid, false, true FROM due_runs
-UNION ALL SELECT 'waiting_runs', run_id, version, NULL, false, true FROM waiting_runs
-UNION ALL SELECT 'claims', run_id, version, claim_id, start_token IS NOT NULL, lease_until > now() FROM claims
-UNION ALL SELECT 'parked_runs', run_id, 0, NULL, false, true FROM parked_runs p
+SELECT 'due_runs', run_id, version, NULL::uuid, false, NULL::timestamptz FROM due_runs
+UNION ALL SELECT 'waiting_runs', run_id, version, NULL, false, NULL FROM waiting_runs
+UNION ALL SELECT 'claims', run_id, version, claim_id, start_token IS NOT NULL, CASE WHEN lease_until < now() - interval '1 minute' AND EXISTS (
+            SELECT FROM engines WHERE seen_at > now() - interval '15 s' AND first_seen < now() - interval '1 minute' AND 'engine' = ANY (string_to_array(roles, ','))) THEN lease_until END FROM claims
+UNION ALL SELECT 'parked_runs', run_id, 0, NULL, false, NULL FROM parked_runs p
           WHERE NOT EXISTS (SELECT 1 FROM claims c WHERE c.run_id = p.run_id)`
 
 func (v *verifier) liveRows(ctx context.Context) error {
@@ -240,9 +312,13 @@ func (v *verifier) liveRows(ctx context.Context) error {
 		var id uuid.UUID
 		var version int
 		var claim *uuid.UUID
-		var started, live bool
-		if err := rows.Scan(&table, &id, &version, &claim, &started, &live); err != nil {
+		var started bool
+		var lapsed *time.Time
+		if err := rows.Scan(&table, &id, &version, &claim, &started, &lapsed); err != nil {
 			return err
+		}
+		if lapsed != nil {
+			v.report.add(RuleLapsed, id, "the lease of its claim ended at %s, and no engine has closed it", clock(*lapsed))
 		}
 		v.report.Live++
 		if first, twice := seen[id]; twice {
