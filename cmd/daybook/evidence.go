@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/internal/client"
 	"github.com/daybookhq/daybook/projections"
+	"github.com/daybookhq/daybook/projections/evidence"
 )
 
 func newExplain(a *app) *cobra.Command {
@@ -63,7 +64,7 @@ func newAudit(a *app) *cobra.Command {
 decision, every read model equal to the fold of the log. What is wrong is named, and the
 exit status is not 0.`,
 		Example: "  daybook audit verify\n  daybook audit coverage --job nightly-report --from 2026-03-01 --to 2026-03-08",
-	}, newAuditVerify(a), newAuditCoverage(a), newAuditExport(a))
+	}, newAuditVerify(a), newAuditCoverage(a), newAuditLineage(a), newAuditExport(a))
 }
 
 func newAuditVerify(a *app) *cobra.Command {
@@ -163,16 +164,77 @@ status is 1 if one is missing.
 	return cmd
 }
 
+func newAuditLineage(a *app) *cobra.Command {
+	var f format
+	cmd := ofRun(a, &cobra.Command{
+		Use:   "lineage ID",
+		Short: "Show where a run comes from and what came of it",
+		Long: `Shows the definition that the run followed and who had made it, who or what asked for the
+run, its attempts, and the runs that it is a retry of or that are retries of it.`,
+		Example: "  daybook audit lineage 0198c5f0-7a3e-8c11-9d2b-4f6a1e5b7c90",
+	}, func(ctx context.Context, c client.Client, id uuid.UUID) error {
+		l, err := c.Lineage(ctx, id)
+		if err != nil {
+			return noSuchRun(id, err)
+		}
+		if !f.people() {
+			return a.writeJSON(f, l)
+		}
+		return a.showLineage(l)
+	})
+	outputFlag(cmd, &f, asTable)
+	return cmd
+}
+
+func (a *app) showLineage(l evidence.Lineage) error {
+	if d := l.Definition; d != nil {
+		fmt.Fprintf(a.out, "definition  %s version %d, %s by %s\n", l.Job, d.Version, a.clock(d.At), plain(because(d.Actor, d.Reason)))
+	}
+	run := func(what string, r evidence.Ancestor) {
+		if r.Gone != "" {
+			fmt.Fprintf(a.out, "%-10s  %s: %s\n", what, r.RunID, plain(r.Gone))
+			return
+		}
+		fmt.Fprintf(a.out, "%-10s  %s, %s %s by %s, %s\n", what, r.RunID, r.Origin, a.clock(*r.MadeAt), plain(because(r.MadeBy, r.Reason)), r.State)
+	}
+	for _, r := range l.Before {
+		run("before", r)
+	}
+	run("run", l.Run)
+	for _, c := range l.Attempts {
+		if c.Attempt == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%d on %s, %s", c.Attempt, c.Worker, a.clock(*c.StartedAt))
+		if c.EndedAt != nil {
+			text += ", " + c.EndedBy + " after " + rough(c.EndedAt.Sub(*c.StartedAt))
+		}
+		if c.Error != nil {
+			text = because(text, errorText(*c.Error))
+		}
+		fmt.Fprintf(a.out, "%-10s  %s\n", "attempt", plain(text))
+	}
+	for _, r := range l.After {
+		run("after", r)
+	}
+	return nil
+}
+
 func newAuditExport(a *app) *cobra.Command {
 	var e client.Export
 	var from, to, file string
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write the log as lines of JSON",
-		Long: `Writes events in commit-safe order, one JSON object a line. At the end it prints, on
-standard error, the place to go on from with --after.
+		Long: `Writes events in commit-safe order, one JSON object a line, a page at a time: the log may
+be of any size. What retention has let go of is in its own files.
 
-  daybook audit export --job nightly-report --file history.jsonl`,
+With --file, the place is kept beside it in FILE.place. An export that was interrupted or
+killed is repeated with the same command and goes on; so does one that was finished, with
+what has come since. Without, the place to go on from with --after is printed on standard
+error at the end.`,
+		Example: `  daybook audit export --job nightly-report --file history.jsonl
+  daybook audit export --from 2026-11-01 --to 2026-12-01 --file november.jsonl`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			now := time.Now()
@@ -189,18 +251,22 @@ standard error, the place to go on from with --after.
 			}
 			out := a.out
 			if file != "" {
-				f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+				f, err := openExport(file, exportOf{Job: e.Job, From: from, To: to}, &e)
 				if err != nil {
 					return err
 				}
-				defer func() { err = errors.Join(err, f.Close()) }()
-				out = f
+				defer func() { err = errors.Join(err, f.f.Close()) }()
+				out = f.buf
 			}
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
 				p := a.progress()
 				done, err := c.Export(ctx, &counted{w: out, p: p}, e)
 				p.done()
-				if err == nil {
+				switch {
+				case err != nil:
+				case file != "":
+					fmt.Fprintf(a.err, "%s; the same command goes on from here\n", count(done.Events, "event"))
+				default:
 					fmt.Fprintf(a.err, "%s; go on with --after '%s'\n", count(done.Events, "event"), done.Next)
 				}
 				return err
@@ -212,7 +278,7 @@ standard error, the place to go on from with --after.
 	fl.StringVar(&from, "from", "", "only events from then on")
 	fl.StringVar(&to, "to", "", "only events up to then")
 	fl.StringVar(&e.After, "after", "", "go on where an earlier export ended")
-	fl.StringVar(&file, "file", "", "append to this file instead of standard output")
+	fl.StringVar(&file, "file", "", "write to this file, and go on with it if it is there")
 	return cmd
 }
 

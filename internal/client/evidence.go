@@ -28,6 +28,8 @@ type Evidence interface {
 	Coverage(ctx context.Context, job string, from, to time.Time) (evidence.Coverage, error)
 	// Verify folds the whole log and holds everything else against it.
 	Verify(ctx context.Context, progress func(events int)) (evidence.Report, error)
+	// Lineage tells where a run comes from and what came of it.
+	Lineage(ctx context.Context, run uuid.UUID) (evidence.Lineage, error)
 	// JobAsOf, RunAsOf and QueuesAsOf tell what stood at an instant.
 	JobAsOf(ctx context.Context, name string, at time.Time) (Job, error)
 	RunAsOf(ctx context.Context, id uuid.UUID, at time.Time) (projections.RunDetail, error)
@@ -51,6 +53,10 @@ type Export struct {
 	Job      string    // empty: all jobs
 	From, To time.Time // zero: from the beginning, to now
 	After    string    // the place that an earlier export ended at
+
+	// Page is called after each page of the log with the place to go on from; what
+	// came before has been written. Nil: nobody wants to know.
+	Page func(next string) error
 }
 
 // Exported tells what was written and where to go on.
@@ -80,6 +86,11 @@ func (d *Database) Coverage(ctx context.Context, job string, from, to time.Time)
 // Verify implements [Evidence].
 func (d *Database) Verify(ctx context.Context, progress func(int)) (evidence.Report, error) {
 	return d.audit().Verify(ctx, progress)
+}
+
+// Lineage implements [Evidence].
+func (d *Database) Lineage(ctx context.Context, run uuid.UUID) (evidence.Lineage, error) {
+	return d.audit().Lineage(ctx, run)
 }
 
 // JobAsOf implements [Evidence].
@@ -165,13 +176,20 @@ func (d *Database) Export(ctx context.Context, w io.Writer, e Export) (Exported,
 			done.Events++
 		}
 		cursor = next
+		place, err := json.Marshal(cursor)
+		if err != nil {
+			return done, err
+		}
+		done.Next = string(place)
+		if e.Page != nil {
+			if err := e.Page(done.Next); err != nil {
+				return done, err
+			}
+		}
 		if len(page) < exportPage {
-			break
+			return done, nil
 		}
 	}
-	place, err := json.Marshal(cursor)
-	done.Next = string(place)
-	return done, err
 }
 
 // streamsOf tells which streams of the page are the job's: its own and those of

@@ -19,7 +19,7 @@ var wanted = map[string][]Scope{
 	"GET /v1/jobs": {ScopeRead}, "GET /v1/jobs/{name}": {ScopeRead}, "GET /v1/jobs/{name}/history": {ScopeRead}, "GET /v1/jobs/{name}/preview": {ScopeRead},
 	"GET /v1/jobs/{name}/explain": {ScopeRead}, "GET /v1/jobs/{name}/coverage": {ScopeRead},
 	"GET /v1/runs": {ScopeRead}, "GET /v1/runs/{id}": {ScopeRead}, "GET /v1/runs/{id}/events": {ScopeRead}, "GET /v1/runs/{id}/output": {ScopeRead},
-	"GET /v1/queues": {ScopeRead}, "GET /v1/workers": {ScopeRead}, "GET /v1/retention": {ScopeRead}, "GET /v1/events": {ScopeRead},
+	"GET /v1/queues": {ScopeRead}, "GET /v1/workers": {ScopeRead}, "GET /v1/retention": {ScopeRead}, "GET /v1/runs/{id}/lineage": {ScopeRead}, "GET /v1/events": {ScopeRead},
 
 	"POST /v1/jobs": {ScopeAdmin}, "PUT /v1/jobs/{name}": {ScopeAdmin}, "DELETE /v1/jobs/{name}": {ScopeAdmin},
 	"POST /v1/jobs/{name}/pause": {ScopeOperate}, "POST /v1/jobs/{name}/resume": {ScopeOperate}, "POST /v1/jobs/{name}/backfill": {ScopeOperate},

@@ -12,6 +12,7 @@ import (
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/internal/client"
 	"github.com/daybookhq/daybook/projections"
+	"github.com/daybookhq/daybook/projections/evidence"
 )
 
 // RunPath names the run.
@@ -40,6 +41,8 @@ func (a *api) runRoutes() {
 		statuses: []int{http.StatusOK, http.StatusNotModified}, summary: "Show a run", description: "From the log itself, now or as it stood at an instant."}, a.getRun)
 	handle(a, operation{id: "get-run-events", method: http.MethodGet, path: "/v1/runs/{id}/events", tag: tagRuns, scopes: []Scope{ScopeRead},
 		summary: "Show the events of a run", description: "All of them, in their order."}, a.runEvents)
+	handle(a, operation{id: "get-run-lineage", method: http.MethodGet, path: "/v1/runs/{id}/lineage", tag: tagRuns, scopes: []Scope{ScopeRead},
+		summary: "Show where a run comes from and what came of it", description: "The definition that it followed and who made that, who asked for the run, its attempts, and retries before and after it."}, a.lineage)
 	handle(a, operation{id: "get-run-output", method: http.MethodGet, path: "/v1/runs/{id}/output", tag: tagRuns, scopes: []Scope{ScopeRead},
 		summary: "Show what an attempt wrote and returned", description: "It is kept for a shorter time than the run."}, a.runText)
 }
@@ -112,6 +115,13 @@ func (a *api) runEvents(ctx context.Context, in *RunPath) (*eventListOutput, err
 		return nil, err
 	}
 	return &eventListOutput{Body: eventList{Events: historyOf(domain.CategoryRun, found)}}, nil
+}
+
+type lineageOutput struct{ Body evidence.Lineage }
+
+func (a *api) lineage(ctx context.Context, in *RunPath) (*lineageOutput, error) {
+	l, err := a.audit.Lineage(ctx, in.ID)
+	return &lineageOutput{l}, err
 }
 
 func (a *api) runText(ctx context.Context, in *struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/internal/client"
 	"github.com/daybookhq/daybook/projections"
+	"github.com/daybookhq/daybook/projections/evidence"
 )
 
 func TestRunLifecycle(t *testing.T) {
@@ -66,6 +67,11 @@ func TestRunLifecycle(t *testing.T) {
 		t.Errorf("job as of its beginning: %+v", job)
 	}
 	s.refused(kindNotFound, "GET", "/v1/jobs/report?as_of=2020-01-01T00:00:00Z", "")
+	var l evidence.Lineage
+	s.want(http.StatusOK, "GET", path+"/lineage", "").into(t, &l)
+	if l.Job != "report" || l.Definition == nil || l.Run.Key != "k1" || len(l.Attempts) != 1 {
+		t.Errorf("lineage %+v", l)
+	}
 	var events eventList
 	s.want(http.StatusOK, "GET", path+"/events", "").into(t, &events)
 	var types []string
