@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -204,6 +206,13 @@ func refuseRequest(r RunRequest, j domain.Job, found bool, now time.Time) error 
 		return &RequestError{Field: "at", Why: fmt.Sprintf("%s is more than ten years ahead", r.At.UTC().Format(time.RFC3339))}
 	case len(r.Key) > 256:
 		return &RequestError{Field: "key", Why: fmt.Sprintf("%d bytes long, at most 256 are kept", len(r.Key))}
+	case len(r.Reason) > 1024:
+		return &RequestError{Field: "reason", Why: fmt.Sprintf("%d bytes long, at most 1024 are kept", len(r.Reason))}
+	}
+	for field, text := range map[string]string{"key": r.Key, "reason": r.Reason} {
+		if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
+			return &RequestError{Field: field, Why: "holds NUL or is not valid UTF-8"}
+		}
 	}
 	if err := domain.CheckStorable(r.Args); err != nil {
 		return &RequestError{Field: "args", Why: err.Error()}

@@ -42,7 +42,7 @@ const cloudEventTime = "2006-01-02T15:04:05.000000Z"
 func NewCloudEvent(deployment string, r eventstore.Recorded) CloudEvent {
 	e := CloudEvent{
 		SpecVersion: "1.0", ID: fmt.Sprintf("%s:%d", r.StreamID, r.Version), Source: fmt.Sprintf("/daybook/%s/%d", deployment, r.Era),
-		Type: fmt.Sprintf("daybook.%s.%s.v%d", r.Category, eventToken(r.Category, r.Type), r.SchemaVersion), Subject: r.StreamID.String(),
+		Type: CloudEventType(r), Subject: r.StreamID.String(),
 		Time: r.At.UTC().Truncate(time.Microsecond).Format(cloudEventTime), DataContentType: "application/json",
 		PartitionKey: r.StreamID.String(), Sequence: strconv.Itoa(r.Version), Actor: r.Actor, Data: r.Data,
 	}
@@ -53,6 +53,11 @@ func NewCloudEvent(deployment string, r eventstore.Recorded) CloudEvent {
 		e.CausationID = r.Causation.String()
 	}
 	return e
+}
+
+// CloudEventType is the type of the event as consumers know it.
+func CloudEventType(r eventstore.Recorded) string {
+	return fmt.Sprintf("daybook.%s.%s.v%d", r.Category, eventToken(r.Category, r.Type), r.SchemaVersion)
 }
 
 // withoutData is what consumers get of an event that the broker cannot carry:

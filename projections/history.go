@@ -18,6 +18,7 @@ type HistoryEvent struct {
 	StreamID    uuid.UUID       `json:"stream_id"`
 	Version     int             `json:"version"`
 	Position    int64           `json:"position"`
+	Era         int             `json:"era"`
 	Type        string          `json:"type"`
 	At          time.Time       `json:"at"`
 	Actor       string          `json:"actor"`
@@ -33,7 +34,7 @@ type HistoryEvent struct {
 
 func historyEvent(rec eventstore.Recorded) HistoryEvent {
 	h := HistoryEvent{
-		StreamID: rec.StreamID, Version: rec.Version, Position: rec.Position, Type: rec.Type, At: rec.At,
+		StreamID: rec.StreamID, Version: rec.Version, Position: rec.Position, Era: rec.Era, Type: rec.Type, At: rec.At,
 		Actor: rec.Actor, Correlation: rec.Correlation, Causation: rec.Causation, Data: rec.Data,
 	}
 	var err error

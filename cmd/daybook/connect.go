@@ -17,28 +17,48 @@ import (
 	"github.com/daybookhq/daybook/migrations"
 )
 
-// target is the deployment that commands are for: the one of --data, else that
-// of DATABASE_URL, else the running `daybook dev` of this user.
-func (a *app) target() (client.Options, error) {
-	o := client.Options{Actor: actor()}
+// target is the deployment that commands are for, and how it is reached.
+type target struct {
+	http     client.HTTPOptions // the engine to ask; without a URL, the database is
+	database client.Options     // beside which some commands belong; without a DSN, it is out of reach
+	from     string             // where it was found, for people
+}
+
+// target finds the deployment: that of --url or --data, else of DAYBOOK_URL or
+// DAYBOOK_DATA, else the database of DATABASE_URL, else the running `daybook dev`
+// of this user. An engine is asked where there is one.
+func (a *app) target() (target, error) {
+	if a.given["url"] && a.given["data"] {
+		return target{}, usage("--url and --data name two deployments: give one of them")
+	}
 	dsn := a.firstEnv("DATABASE_URL")
 	switch {
+	case a.url != "" && !a.given["data"]:
+		from := "DAYBOOK_URL"
+		if a.given["url"] {
+			from = "--url"
+		}
+		return target{http: client.HTTPOptions{URL: a.url, Token: a.firstEnv("DAYBOOK_TOKEN"), Patience: a.patience}, from: from + " " + a.url}, nil
 	case a.data != "":
 	case dsn != "" || a.firstEnv("PGHOST", "PGDATABASE", "PGSERVICE") != "":
-		o.DSN, o.NATS, o.NATSCreds = dsn, a.firstEnv("NATS_URL"), a.firstEnv("NATS_CREDS")
-		return o, nil
-	case a.url != "":
-		return o, usage("this version's commands need the database, and --url %s does not lead to it: give --data DIR, or set DATABASE_URL", a.url)
+		o := client.Options{Actor: actor(), DSN: dsn, NATS: a.firstEnv("NATS_URL"), NATSCreds: a.firstEnv("NATS_CREDS")}
+		return target{database: o, from: "DATABASE_URL"}, nil
 	}
 	d, err := a.findDev()
 	if err != nil {
-		return o, err
+		return target{}, err
 	}
-	return devTarget(d), nil
+	t := devTarget(d)
+	t.http.Patience = a.patience
+	return t, nil
 }
 
-func devTarget(d devFile) client.Options {
-	return client.Options{Actor: actor(), DSN: d.Database, NATS: d.NATS}
+func devTarget(d devFile) target {
+	return target{
+		http:     client.HTTPOptions{URL: d.HTTP, Token: d.Token, Actor: actor()},
+		database: client.Options{Actor: actor(), DSN: d.Database, NATS: d.NATS},
+		from:     "'daybook dev' in " + d.Data,
+	}
 }
 
 // actor is who gives a command, for the record.
@@ -52,11 +72,14 @@ func actor() string {
 
 // with connects, calls f and disconnects.
 func (a *app) with(cmd *cobra.Command, f func(ctx context.Context, c client.Client) error) error {
-	o, err := a.target()
-	if err != nil {
+	t, err := a.target()
+	switch {
+	case err != nil:
 		return err
+	case t.http.URL == "":
+		return withDatabase(cmd.Context(), t.database, func(ctx context.Context, c *client.Database) error { return f(ctx, c) })
 	}
-	return a.withTarget(cmd.Context(), o, f)
+	return t.withEngine(cmd.Context(), func(ctx context.Context, c *client.HTTP) error { return f(ctx, c) })
 }
 
 // withStore connects to the database itself, for what is done there.
@@ -69,7 +92,36 @@ func (a *app) withStore(ctx context.Context, o client.Options, f func(ctx contex
 	return explainSchema(ctx, o.DSN, err)
 }
 
-func (a *app) withTarget(ctx context.Context, o client.Options, f func(ctx context.Context, c client.Client) error) error {
+// withEngine calls f with a client of the engine.
+func (t target) withEngine(ctx context.Context, f func(ctx context.Context, c *client.HTTP) error) error {
+	c, err := client.OpenHTTP(t.http)
+	if err != nil {
+		return usage("%v", err)
+	}
+	defer c.Close()
+	err = f(ctx, c)
+	if away, ok := errors.AsType[*client.UnreachableError](err); ok && !away.Unknown {
+		return fmt.Errorf("%w\nthat is the deployment of %s: is it running?", err, t.from)
+	}
+	return err
+}
+
+// beside calls f with the database, for what is done there and nowhere else.
+func (t target) beside(ctx context.Context, what string, f func(ctx context.Context, c *client.Database) error) error {
+	if err := t.needsDatabase(what); err != nil {
+		return err
+	}
+	return withDatabase(ctx, t.database, f)
+}
+
+func (t target) needsDatabase(what string) error {
+	if t.database.DSN == "" && t.http.URL != "" {
+		return usage("%s is done beside the database, and %s does not lead to it: set DATABASE_URL instead, or give --data DIR of a 'daybook dev'", what, t.from)
+	}
+	return nil
+}
+
+func withDatabase(ctx context.Context, o client.Options, f func(ctx context.Context, c *client.Database) error) error {
 	c, err := client.Open(ctx, o)
 	if err == nil {
 		err = f(ctx, c)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -104,9 +105,9 @@ func (a *app) dev(ctx context.Context, o devOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	n.localToken = rand.Text()
+	n.localToken, n.ownerToken = rand.Text(), rand.Text()
 	d := devFile{PID: os.Getpid(), Database: pg.dsn("daybook_engine"), AdminDatabase: pg.dsn("postgres"), NATS: ns.ClientURL(),
-		HTTP: "http://" + l.Addr().String(), Data: dir}
+		HTTP: dialable(l.Addr()), Token: n.ownerToken, Data: dir}
 	if err := d.write(dir); err != nil {
 		n.close()
 		return err
@@ -143,6 +144,15 @@ func (a *app) runDev(ctx context.Context, o devOptions, n *node, pg *database, d
 		fmt.Fprintln(a.err, "stopped")
 	}
 	return err
+}
+
+// dialable is the URL under which this machine reaches the address.
+func dialable(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return "http://" + addr.String()
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d", tcp.Port)
 }
 
 func (a *app) welcome(d devFile, o devOptions) {

@@ -20,6 +20,7 @@ type devFile struct {
 	AdminDatabase string `json:"admin_database"` // as the owner of the tables
 	NATS          string `json:"nats"`
 	HTTP          string `json:"http"`
+	Token         string `json:"token"` // of the HTTP API, for the commands of the owner
 	Data          string `json:"data"`
 }
 
@@ -40,7 +41,7 @@ func (a *app) findDev() (devFile, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, &exitError{code: exitUnreachable, err: fmt.Errorf(
-			"no running 'daybook dev' found (%s does not exist): start one, or give --data or DATABASE_URL", name)}
+			"no running 'daybook dev' found (%s does not exist): start one, or give --url or --data, or set DATABASE_URL", name)}
 	}
 	if err != nil {
 		return d, err

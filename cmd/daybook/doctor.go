@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/internal/client"
 )
 
 // verdict is the result of a check.
@@ -42,8 +43,10 @@ func newDoctor(a *app) *cobra.Command {
 each whether it is in order and what to do if not. It changes nothing. The exit code is 1 if
 anything fails.
 
-For a NATS cluster give what 'daybook serve' was given: --nats-replicas and --lease.`,
+With --url it asks the engine for what the database tells, with a token that has the scope
+read; beside the database it looks itself. For a NATS cluster give what 'daybook serve' was given: --nats-replicas and --lease.`,
 		Example: `  daybook doctor
+  daybook doctor --url https://daybook.example
   DATABASE_URL=postgres://daybook_engine@db/daybook NATS_URL=nats://n1:4222 daybook doctor`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -99,15 +102,22 @@ const checkTimeout = 5 * time.Second
 func (d *doctor) examine(ctx context.Context) {
 	d.binaries()
 	d.dataDirectory()
-	o, ok := d.deployment()
+	t, ok := d.deployment()
 	if !ok {
 		return
 	}
-	if c := d.database(ctx, o); c != nil {
+	if t.http.URL != "" {
+		d.engine(ctx, t)
+	}
+	if t.database.DSN == "" && t.http.URL != "" {
+		d.broker(ctx, client.Options{NATS: d.a.firstEnv("NATS_URL"), NATSCreds: d.a.firstEnv("NATS_CREDS")})
+		return
+	}
+	if c := d.database(ctx, t.database); c != nil {
 		defer c.Close()
 		d.rows(ctx, c)
 	}
-	d.broker(ctx, o)
+	d.broker(ctx, t.database)
 }
 
 // bounded runs a check with a time of its own.

@@ -25,8 +25,8 @@ func (d *doctor) binaries() {
 		d.note(check, fine, dir, "")
 		return
 	}
-	if d.a.firstEnv("DATABASE_URL") != "" {
-		d.note(check, fine, "none here, and none needed: DATABASE_URL is set", "")
+	if d.a.url != "" || d.a.firstEnv("DATABASE_URL") != "" {
+		d.note(check, fine, "none here, and none needed: the database is elsewhere", "")
 		return
 	}
 	d.note(check, doubt, "none found", "'daybook dev' needs them and fetches them if it can; otherwise install PostgreSQL 15 or newer")
@@ -49,24 +49,52 @@ func (d *doctor) dataDirectory() {
 }
 
 // deployment finds what the other checks are about.
-func (d *doctor) deployment() (client.Options, bool) {
+func (d *doctor) deployment() (target, bool) {
 	const check = "deployment"
-	o, err := d.a.target()
+	t, err := d.a.target()
 	if err != nil {
 		d.note(check, failing, err.Error(), "")
-		return o, false
+		return t, false
 	}
-	from := "DATABASE_URL"
-	if d.dev() {
-		from = "'daybook dev' in " + d.a.dataDir()
-	}
-	d.note(check, fine, from, "")
-	return o, true
+	d.note(check, fine, t.from, "")
+	return t, true
 }
 
 // dev reports whether the deployment is a local `daybook dev`.
 func (d *doctor) dev() bool {
-	return d.a.data != "" || d.a.firstEnv("DATABASE_URL", "PGHOST", "PGDATABASE", "PGSERVICE") == ""
+	t, err := d.a.target()
+	return err == nil && t.http.URL != "" && t.database.DSN != ""
+}
+
+// engine asks the HTTP API, and where that is the only way to the database, for
+// what that tells.
+func (d *doctor) engine(ctx context.Context, t target) {
+	c, err := client.OpenHTTP(t.http)
+	if err != nil {
+		d.note("http api", failing, err.Error(), "")
+		return
+	}
+	defer c.Close()
+	var st client.Status
+	bounded(ctx, func(ctx context.Context) { st, err = c.Status(ctx) })
+	if err != nil {
+		d.note("http api", failing, err.Error(), "")
+		return
+	}
+	d.note("http api", fine, fmt.Sprintf("%s, version %s", t.http.URL, st.Version), "")
+	bounded(ctx, func(ctx context.Context) {
+		if err := c.Ready(ctx); err != nil {
+			d.note("ready", failing, err.Error(), "")
+			return
+		}
+		d.note("ready", fine, "the engine can do its work", "")
+	})
+	if t.database.DSN != "" {
+		return
+	}
+	d.schema(st.Schema)
+	d.note("era", fine, fmt.Sprintf("%d; the engine compares it with the server's", st.Era), "")
+	d.rows(ctx, c)
 }
 
 // database checks all that a command needs; nil if there is something wrong.
@@ -78,17 +106,8 @@ func (d *doctor) database(ctx context.Context, o client.Options) (c client.Clien
 			return
 		}
 		d.note("database", fine, where(o.DSN), "")
-		switch want := migrations.Latest(); {
-		case have == 0:
-			d.note("schema", failing, "there is none", "run 'daybook migrate up'")
+		if !d.schema(have) {
 			return
-		case have < want:
-			d.note("schema", failing, fmt.Sprintf("version %d, this binary needs %d", have, want), "run 'daybook migrate up'")
-			return
-		case have > want:
-			d.note("schema", doubt, fmt.Sprintf("version %d, this binary knows up to %d", have, want), "use a newer daybook")
-		default:
-			d.note("schema", fine, fmt.Sprintf("version %d", have), "")
 		}
 		opened, err := client.Open(ctx, o)
 		switch {
@@ -106,6 +125,23 @@ func (d *doctor) database(ctx context.Context, o client.Options) (c client.Clien
 		}
 	})
 	return c
+}
+
+// schema compares versions; false if the database lacks something.
+func (d *doctor) schema(have int64) bool {
+	switch want := migrations.Latest(); {
+	case have == 0:
+		d.note("schema", failing, "there is none", "run 'daybook migrate up'")
+		return false
+	case have < want:
+		d.note("schema", failing, fmt.Sprintf("version %d, this binary needs %d", have, want), "run 'daybook migrate up'")
+		return false
+	case have > want:
+		d.note("schema", doubt, fmt.Sprintf("version %d, this binary knows up to %d", have, want), "use a newer daybook")
+	default:
+		d.note("schema", fine, fmt.Sprintf("version %d", have), "")
+	}
+	return true
 }
 
 // where names the database without a password.

@@ -39,12 +39,12 @@ func (d *doctor) rows(ctx context.Context, c client.Client) {
 // made.
 func (d *doctor) clock(ctx context.Context, c client.Client) error {
 	began := time.Now()
-	there, err := c.Now(ctx)
+	st, err := c.Status(ctx)
 	if err != nil {
 		return err
 	}
 	took := time.Since(began)
-	off := there.Sub(began.Add(took / 2))
+	off := st.Now.Sub(began.Add(took / 2))
 	text := fmt.Sprintf("the database is %s ahead of this machine", rough(off))
 	if off < 0 {
 		text = fmt.Sprintf("the database is %s behind this machine", rough(-off))
@@ -177,10 +177,11 @@ func (d *doctor) outbox(ctx context.Context, c client.Client) error {
 }
 
 func (d *doctor) readModel(ctx context.Context, c client.Client) error {
-	l, err := c.ListLag(ctx)
+	all, err := c.Projections(ctx)
 	if err != nil {
 		return err
 	}
+	l := all[0].Lag
 	behind := rough(l.Behind.Std()) + " behind the log"
 	switch {
 	case l.Parked > 0:

@@ -22,7 +22,7 @@ func (r result) findings() map[string]string {
 }
 
 func TestDoctor(t *testing.T) {
-	c := newCLI(t)
+	c := besideDatabase(t)
 	c.apply(twoJobs)
 	r := c.run("doctor", "-o", "json").exits(exitFailed, "1 check failed")
 	got := r.findings()

@@ -47,15 +47,20 @@ engines go on, and consumers of events can tell the histories apart.`,
 	}
 	raise.Flags().StringVar(&dsn, "database-url", "", "connection string (DATABASE_URL)")
 	raise.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	return group(cmd, raise, newEraLost(a))
+	return group(cmd, raise, newEraList(a), newEraLost(a))
 }
 
-// eraTarget is the deployment, or the database that the flag names.
+// eraTarget is the database that the flag names, or that of the deployment: eras
+// are looked into and raised beside it.
 func (a *app) eraTarget(dsn string) (client.Options, error) {
 	if dsn != "" {
 		return client.Options{DSN: dsn, NATS: a.firstEnv("NATS_URL"), NATSCreds: a.firstEnv("NATS_CREDS")}, nil
 	}
-	return a.target()
+	t, err := a.target()
+	if err == nil {
+		err = t.needsDatabase("raising an era, and telling what was lost,")
+	}
+	return t.database, err
 }
 
 func newEraLost(a *app) *cobra.Command {
@@ -129,4 +134,35 @@ func (a *app) showLost(out format, lost []client.Lost) error {
 			{title: "ERA", wide: true, text: func(l client.Lost) string { return strconv.Itoa(l.Era) }},
 		},
 	})
+}
+
+func newEraList(a *app) *cobra.Command {
+	var out format
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the histories that the log was written in", Args: takes(),
+		Long:    "Lists the eras with the reasons they were raised for; the last is the present one.",
+		Example: "  daybook era list",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd, func(ctx context.Context, c client.Client) error {
+				eras, err := c.Eras(ctx)
+				if err != nil {
+					return err
+				}
+				return write(a, out, list[client.Era]{
+					items: eras,
+					whole: map[string]any{"eras": eras},
+					id:    func(e client.Era) string { return strconv.Itoa(e.Era) },
+					columns: []column[client.Era]{
+						{title: "ERA", text: func(e client.Era) string { return strconv.Itoa(e.Era) }},
+						{title: "RAISED", text: func(e client.Era) string { return a.clock(e.RaisedAt) }},
+						{title: "SYSTEM", wide: true, text: func(e client.Era) string { return e.SystemIdentifier }},
+						{title: "TIMELINE", wide: true, text: func(e client.Era) string { return strconv.FormatInt(e.Timeline, 10) }},
+						{title: "REASON", text: func(e client.Era) string { return e.Reason }},
+					},
+				})
+			})
+		},
+	}
+	outputFlag(cmd, &out, asTable)
+	return cmd
 }

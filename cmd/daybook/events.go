@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,7 +57,7 @@ a database that goes away meanwhile.`,
 					out = asTable
 				}
 			}
-			from, want, err := o.parse()
+			q, err := o.parse()
 			if err != nil {
 				return err
 			}
@@ -68,7 +67,7 @@ a database that goes away meanwhile.`,
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
 				w := &eventWriter{a: a, out: out}
 				o.log = slog.New(slog.NewTextHandler(a.err, nil))
-				if err := o.read(ctx, c, from, want, w); err != nil {
+				if err := o.read(ctx, c, q, w); err != nil {
 					return err
 				}
 				return w.end()
@@ -93,32 +92,33 @@ var eventTypes = []string{
 	"RunCancelRequested", "RunSucceeded", "RunFailed", "RunCancelled", "RunSkipped",
 }
 
-func (o tail) parse() (from client.Place, want func(client.Event) bool, err error) {
+func (o tail) parse() (q client.EventQuery, err error) {
 	if o.after == "end" {
-		from.AtEnd = true
-	} else if from.After, err = strconv.ParseInt(o.after, 10, 64); err != nil || from.After < 0 {
-		return from, nil, usage("--after %q: want a position, as events have it, or end", plain(o.after))
+		q.From.AtEnd = true
+	} else if q.From.After, err = strconv.ParseInt(o.after, 10, 64); err != nil || q.From.After < 0 {
+		return q, usage("--after %q: want a position, as events have it, or end", plain(o.after))
 	}
 	if o.limit < 0 {
-		return from, nil, usage("--limit %d: want 0, which is no limit, or more", o.limit)
+		return q, usage("--limit %d: want 0, which is no limit, or more", o.limit)
 	}
-	var types []string
 	for _, t := range o.types {
 		name, ok := eventType(t)
 		if !ok {
-			return from, nil, usage("--type %q is none of %s", plain(t), strings.Join(eventTypes, ", "))
+			return q, usage("--type %q is none of %s", plain(t), strings.Join(eventTypes, ", "))
 		}
-		types = append(types, name)
+		q.Types = append(q.Types, name)
 	}
-	var stream uuid.UUID
 	if o.stream != "" {
-		if stream, err = uuid.Parse(o.stream); err != nil {
-			return from, nil, usage("--stream %q: want the id of a run or a job", plain(o.stream))
+		id, err := uuid.Parse(o.stream)
+		if err != nil {
+			return q, usage("--stream %q: want the id of a run or a job", plain(o.stream))
 		}
+		q.Streams = []uuid.UUID{id}
 	}
-	return from, func(e client.Event) bool {
-		return (len(types) == 0 || slices.Contains(types, e.Type)) && (o.stream == "" || e.StreamID == stream)
-	}, nil
+	if o.follow {
+		q.Wait = followWait
+	}
+	return q, nil
 }
 
 // eventType finds a type as it is stored, or as it is in CloudEvents and
@@ -137,34 +137,26 @@ func eventType(s string) (string, bool) {
 	return "", false
 }
 
-const (
-	eventPage   = 500
-	followFirst = 50 * time.Millisecond
-	followMax   = time.Second
-)
+// followWait is how long a page may wait for an event.
+const followWait = 20 * time.Second
 
 // read reads pages until it has enough, or is at the end and does not follow.
-func (o tail) read(ctx context.Context, c client.Log, from client.Place, want func(client.Event) bool, w *eventWriter) error {
-	left, pause := o.limit, followFirst
+func (o tail) read(ctx context.Context, c client.Log, q client.EventQuery, w *eventWriter) error {
+	left := o.limit
 	for began := false; ; began = true {
-		var page []client.Event
-		read := func() (next client.Place, err error) {
-			page, next, err = c.Events(ctx, from, eventPage)
-			return next, err
-		}
+		q.Limit = max(left, 0) // 0: a whole page
+		read := func() (client.EventPage, error) { return c.Events(ctx, q) }
+		var page client.EventPage
 		var err error
 		if o.follow && began { // the place is kept, so whoever follows goes on from there
-			from, err = untilThere(ctx, o.log, read)
+			page, err = untilThere(ctx, o.log, read)
 		} else {
-			from, err = read()
+			page, err = read()
 		}
 		if err != nil {
 			return err
 		}
-		for _, e := range page {
-			if !want(e) {
-				continue
-			}
+		for _, e := range page.Events {
 			if err := w.write(e); err != nil {
 				return err
 			}
@@ -172,20 +164,8 @@ func (o tail) read(ctx context.Context, c client.Log, from client.Place, want fu
 				return nil
 			}
 		}
-		switch {
-		case len(page) == eventPage:
-			pause = followFirst
-			continue
-		case !o.follow:
+		if q.From = page.Next; !page.More && !o.follow {
 			return nil
-		case len(page) > 0:
-			pause = followFirst
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-			pause = min(2*pause, followMax)
 		}
 	}
 }

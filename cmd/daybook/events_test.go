@@ -149,13 +149,14 @@ type away struct {
 	asked []int64
 }
 
-func (l *away) Events(_ context.Context, from client.Place, _ int) ([]client.Event, client.Place, error) {
+func (l *away) Events(_ context.Context, q client.EventQuery) (client.EventPage, error) {
 	l.tries++
 	if l.tries == 2 || l.tries == 3 {
-		return nil, client.Place{}, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+		return client.EventPage{}, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	}
-	l.asked = append(l.asked, from.After)
-	return l.pages[from.After : from.After+1], client.Place{After: from.After + 1}, nil
+	from := q.From.After
+	l.asked = append(l.asked, from)
+	return client.EventPage{Events: l.pages[from : from+1], Next: client.Place{After: from + 1}}, nil
 }
 
 func TestFollowingGoesOnWhereItWas(t *testing.T) {
@@ -163,8 +164,7 @@ func TestFollowingGoesOnWhereItWas(t *testing.T) {
 	var out, said strings.Builder
 	a := &app{out: &out}
 	o := tail{follow: true, limit: 3, log: slog.New(slog.NewTextHandler(&said, nil))}
-	all := func(client.Event) bool { return true }
-	if err := o.read(t.Context(), l, client.Place{}, all, &eventWriter{a: a, out: asLines}); err != nil {
+	if err := o.read(t.Context(), l, client.EventQuery{}, &eventWriter{a: a, out: asLines}); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "\n"); n != 3 || !slices.Equal(l.asked, []int64{0, 1, 2}) {
@@ -174,7 +174,7 @@ func TestFollowingGoesOnWhereItWas(t *testing.T) {
 		t.Errorf("said %q", said.String())
 	}
 	once := tail{limit: 3, log: o.log} // without --follow, an outage is the answer
-	if err := once.read(t.Context(), &away{pages: l.pages, tries: 1}, client.Place{}, all, &eventWriter{a: a, out: asLines}); err == nil {
+	if err := once.read(t.Context(), &away{pages: l.pages, tries: 1}, client.EventQuery{}, &eventWriter{a: a, out: asLines}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -221,7 +221,7 @@ func (a *app) showLineage(l evidence.Lineage) error {
 }
 
 func newAuditExport(a *app) *cobra.Command {
-	var e client.Export
+	var e client.Exporting
 	var from, to, file string
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -260,14 +260,14 @@ error at the end.`,
 			}
 			return a.with(cmd, func(ctx context.Context, c client.Client) error {
 				p := a.progress()
-				done, err := c.Export(ctx, &counted{w: out, p: p}, e)
+				done, err := client.Export(ctx, c, &counted{w: out, p: p}, e)
 				p.done()
 				switch {
-				case err != nil:
+				case err != nil && done.Events == 0:
 				case file != "":
 					fmt.Fprintf(a.err, "%s; the same command goes on from here\n", count(done.Events, "event"))
 				default:
-					fmt.Fprintf(a.err, "%s; go on with --after '%s'\n", count(done.Events, "event"), done.Next)
+					fmt.Fprintf(a.err, "%s; go on with --after %s\n", count(done.Events, "event"), done.Next)
 				}
 				return err
 			})

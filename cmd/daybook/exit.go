@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -20,15 +21,19 @@ import (
 func exitCodeOf(err error) int {
 	switch {
 	case isA[*eventstore.RequestError](err), isA[*projections.FilterError](err), isA[*schedule.Error](err),
-		isA[*jobsfile.Errors](err), isA[*eventstore.BackfillError](err), errors.Is(err, outbox.ErrNothingSelected):
+		isA[*jobsfile.Errors](err), isA[*eventstore.BackfillError](err), isA[*client.PlaceError](err), isA[*projections.UnknownProjectionError](err),
+		errors.Is(err, outbox.ErrNothingSelected):
 		return exitUsage
 	case errors.Is(err, eventstore.ErrNotFound), isA[*eventstore.RetiredError](err):
 		return exitNotFound
 	case isA[*client.ConflictError](err), isA[*client.NotFinishedError](err), isA[*client.FinishedError](err),
-		errors.Is(err, eventstore.ErrVersionConflict):
+		errors.Is(err, eventstore.ErrVersionConflict), errors.Is(err, projections.ErrRebuilding):
 		return exitConflict
 	case unreachable(err):
 		return exitUnreachable
+	}
+	if refused, ok := errors.AsType[*client.APIError](err); ok {
+		return exitCodeOfStatus(refused.Status)
 	}
 	if refused, ok := errors.AsType[*domain.JobRefusal](err); ok {
 		if refused.Code == domain.JobUnknown {
@@ -45,10 +50,23 @@ func exitCodeOf(err error) int {
 	return exitFailed
 }
 
+// exitCodeOfStatus is for refusals of an engine that have no type of their own.
+func exitCodeOfStatus(status int) int {
+	switch status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
+		return exitUsage
+	case http.StatusNotFound, http.StatusGone:
+		return exitNotFound
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return exitConflict
+	}
+	return exitFailed
+}
+
 // unreachable reports whether the server did not answer. An error of a file is
 // also a net.Error, so the types of the network are asked for.
 func unreachable(err error) bool {
-	return isA[*pgconn.ConnectError](err) || isA[*net.OpError](err) || isA[*net.DNSError](err) || errors.Is(err, eventstore.ErrUnknownOutcome) ||
+	return isA[*client.UnreachableError](err) || isA[*pgconn.ConnectError](err) || isA[*net.OpError](err) || isA[*net.DNSError](err) || errors.Is(err, eventstore.ErrUnknownOutcome) ||
 		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
 }
 

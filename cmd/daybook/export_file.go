@@ -33,7 +33,7 @@ type exportFile struct {
 }
 
 // openExport opens a file to export to, and puts the export behind what it has.
-func openExport(path string, of exportOf, e *client.Export) (*exportFile, error) {
+func openExport(path string, of exportOf, e *client.Exporting) (*exportFile, error) {
 	x := &exportFile{place: path + ".place", of: of}
 	at, err := readPlace(x.place)
 	switch {

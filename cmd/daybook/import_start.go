@@ -21,7 +21,7 @@ func (a *app) importAtStart(ctx context.Context, file string, d devFile) error {
 	if err != nil {
 		return err
 	}
-	return a.withTarget(ctx, devTarget(d), func(ctx context.Context, c client.Client) error {
+	return withDatabase(ctx, devTarget(d).database, func(ctx context.Context, c *client.Database) error {
 		plan, err := c.Apply(ctx, change)
 		if err == nil {
 			fmt.Fprintf(a.err, "%s: %s\n", file, summary(plan, true))

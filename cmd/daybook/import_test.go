@@ -172,7 +172,7 @@ func TestImportFormatsAndZones(t *testing.T) {
 }
 
 func TestImportAtTheStartOfDev(t *testing.T) {
-	c := newCLI(t)
+	c := besideDatabase(t)
 	d := devFile{Database: c.env["DATABASE_URL"]}
 	start := func(file string) (string, error) {
 		var errs strings.Builder

@@ -39,13 +39,14 @@ func newJobList(a *app) *cobra.Command {
 
 func allJobs(ctx context.Context, c client.Jobs, archived bool) ([]client.Job, error) {
 	jobs := []client.Job{}
-	for after := ""; ; after = jobs[len(jobs)-1].Name {
-		page, err := c.ListJobs(ctx, after, archived)
+	f := client.JobFilter{Archived: archived}
+	for {
+		page, err := c.ListJobs(ctx, f)
 		if err != nil {
 			return nil, err
 		}
-		jobs = append(jobs, page...)
-		if len(page) < client.MaxJobs {
+		jobs = append(jobs, page.Jobs...)
+		if f.Cursor = page.Next; f.Cursor == "" {
 			return jobs, nil
 		}
 	}

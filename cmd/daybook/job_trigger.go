@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/domain"
@@ -99,7 +98,7 @@ func (a *app) triggered(ctx context.Context, c client.Runs, out format, got clie
 		}
 		return a.writeJSON(out, got)
 	}
-	run, err := await(ctx, c, got.RunID)
+	run, err := c.AwaitRun(ctx, got.RunID)
 	if err != nil {
 		if ctx.Err() != nil {
 			fmt.Fprintf(a.err, "run %s goes on: 'daybook run show %s'\n", got.RunID, got.RunID)
@@ -117,27 +116,6 @@ func (a *app) triggered(ctx context.Context, c client.Runs, out format, got clie
 	}
 	fmt.Fprintln(a.err, outcomeOf(run.RunSummary))
 	return exitOf(run.RunSummary)
-}
-
-// Pauses between looks at a run that is waited for.
-const (
-	awaitFirst = 20 * time.Millisecond
-	awaitMax   = 500 * time.Millisecond
-)
-
-// await looks at the run until it is final.
-func await(ctx context.Context, c client.Runs, id uuid.UUID) (projections.RunDetail, error) {
-	for pause := awaitFirst; ; pause = min(pause*3/2, awaitMax) {
-		run, err := c.Run(ctx, id)
-		if err != nil || run.State.Terminal() {
-			return run, err
-		}
-		select {
-		case <-ctx.Done():
-			return run, ctx.Err()
-		case <-time.After(pause):
-		}
-	}
 }
 
 func outcomeOf(r projections.RunSummary) string {

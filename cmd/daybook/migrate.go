@@ -26,6 +26,9 @@ processes may migrate at once; one applies, the others wait. Migrations only go 
 		if v := a.firstEnv("MIGRATE_DATABASE_URL", "DATABASE_URL"); v != "" {
 			return v, nil
 		}
+		if a.url != "" && !a.given["data"] {
+			return "", usage("the schema is changed beside the database, and %s does not lead to it: set MIGRATE_DATABASE_URL", a.url)
+		}
 		d, err := a.findDev()
 		if err != nil {
 			return "", usage("no database: set MIGRATE_DATABASE_URL or DATABASE_URL")

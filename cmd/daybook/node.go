@@ -38,6 +38,7 @@ type node struct {
 	log      *slog.Logger
 
 	localToken string // of the worker in this process; empty: there is none
+	ownerToken string // of the commands of whoever started it; empty: there is none
 }
 
 // close gives the connections back.
@@ -115,7 +116,7 @@ func (n *node) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.engine.Run(ctx) })
 	events := &eventstream.Handler{Log: n.api, Deployment: engine.Deployment, Problem: httpapi.WriteProblem, Done: ctx.Done()}
-	h := httpapi.Handler(httpapi.Config{Store: n.api, Events: events, Work: n.engine.Service(), Wake: n.engine, LocalToken: n.localToken,
+	h := httpapi.Handler(httpapi.Config{Store: n.api, Events: events, Work: n.engine.Service(), Wake: n.engine, LocalToken: n.localToken, OwnerToken: n.ownerToken, Version: version(), Done: ctx.Done(),
 		Ready: n.engine.Ready, Gather: n.registry, Logger: n.log})
 	g.Go(func() error { return httpapi.Serve(ctx, n.listener, h, n.log) })
 	return g.Wait()

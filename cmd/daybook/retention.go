@@ -106,10 +106,14 @@ The files are lines of JSON, each with its checksum beside it as sha256sum write
 them where backups are kept: the log does not have these events any more.`,
 		Example: "  daybook retention run\n  daybook retention run --dir /var/lib/daybook/retired --apply",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o, err := a.target()
+			t, err := a.target()
+			if err == nil {
+				err = t.needsDatabase("letting months go")
+			}
 			if err != nil {
 				return err
 			}
+			o := t.database
 			if dir == "" && a.firstEnv("DATABASE_URL") == "" {
 				if d, err := a.findDev(); err == nil {
 					dir = d.Data + "/" + retentionDirName

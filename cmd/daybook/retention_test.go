@@ -8,7 +8,7 @@ import (
 )
 
 func TestRetention(t *testing.T) {
-	c := newCLI(t)
+	c := besideDatabase(t)
 	owner := "--migrate-database-url=" + c.db.DSN
 	c.run("retention", "status").exits(exitOK, "runs are kept 400d, outputs 30d").prints("MONTH", "kept")
 	v := c.run("retention", "status", "-o", "json").exits(exitOK).json()

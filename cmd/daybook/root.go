@@ -21,6 +21,9 @@ type app struct {
 	data string // --data
 	url  string // --url
 
+	given    map[string]bool // of these flags, those that were on the command line
+	patience time.Duration   // with an engine that does not answer; 0: the client's
+
 	zone *time.Location // for times in tables; nil: this machine's
 }
 
@@ -93,20 +96,22 @@ Try it:
   daybook job list                              what there is
   daybook run list                              what ran
 
-Commands find a running 'daybook dev' by themselves; otherwise give --data or set
-DATABASE_URL. What configures a process can be set in the environment, too: --slots as
-DAYBOOK_SLOTS, --data as DAYBOOK_DATA, --output as DAYBOOK_OUTPUT.
+Commands ask an engine over HTTP: that of --url (DAYBOOK_URL), with a token in
+DAYBOOK_TOKEN, or the 'daybook dev' of --data (DAYBOOK_DATA). Without either they use the
+database of DATABASE_URL, and if that is not set they find your running 'daybook dev' by
+themselves. What configures a process can be set in the environment, too: --slots as
+DAYBOOK_SLOTS, --output as DAYBOOK_OUTPUT.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage or input, 3 not found, 4 conflict, 5 server
 unreachable, 6 run failed, 7 run cancelled, 130 interrupted.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return bindEnv(cmd, a.env)
+			return a.bind(cmd)
 		},
 	}
-	root.PersistentFlags().StringVar(&a.data, "data", "", "data directory of a local 'daybook dev'")
-	root.PersistentFlags().StringVar(&a.url, "url", "", "base URL of an engine's HTTP API")
+	root.PersistentFlags().StringVar(&a.data, "data", "", "data directory of a local 'daybook dev' (DAYBOOK_DATA)")
+	root.PersistentFlags().StringVar(&a.url, "url", "", "base URL of an engine's HTTP API (DAYBOOK_URL, with DAYBOOK_TOKEN)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%v\nSee '%s --help'", err, cmd.CommandPath())
 	})
@@ -133,6 +138,12 @@ func perCall(cmd *cobra.Command) {
 }
 
 const perCallMark = "of one call"
+
+// bind completes the flags from the environment, and remembers which were given.
+func (a *app) bind(cmd *cobra.Command) error {
+	a.given = map[string]bool{"url": cmd.Flags().Changed("url"), "data": cmd.Flags().Changed("data")}
+	return bindEnv(cmd, a.env)
+}
 
 // bindEnv sets flags that were not given from the environment: --allow-exec from
 // DAYBOOK_ALLOW_EXEC. Flags beat the environment, the environment beats defaults.

@@ -117,10 +117,16 @@ func TestWrongCommandLines(t *testing.T) {
 func TestUnreachableServer(t *testing.T) {
 	c := offline(t)
 	c.run("job", "list").exits(exitUnreachable, "no running 'daybook dev' found")
-	c.run("--url", "http://127.0.0.1:7788", "job", "list").exits(exitUnreachable) // --data is there, and nobody in it
 
-	c.env = map[string]string{"DAYBOOK_URL": "http://127.0.0.1:7788"}
-	c.run("job", "list").exits(exitUsage, "need the database", "--data DIR, or set DATABASE_URL")
+	c.env["DAYBOOK_URL"] = "http://127.0.0.1:1"
+	for _, line := range []string{"job list", "run list", "events tail --follow", "job trigger x --wait", "audit verify", "doctor"} {
+		r := c.run(strings.Fields(line)...)
+		if line == "doctor" {
+			r.exits(exitFailed).prints("http api", "http://127.0.0.1:1 cannot be reached")
+			continue
+		}
+		r.exits(exitUnreachable, "http://127.0.0.1:1 cannot be reached", "connection refused", "DAYBOOK_URL")
+	}
 
 	c.env = map[string]string{"DATABASE_URL": "postgres://nobody@127.0.0.1:1/none?sslmode=disable"}
 	for _, line := range []string{"job list", "run list", "events tail", "job trigger x", "queue list", "outbox status", "worker list"} {
@@ -136,7 +142,7 @@ func TestUnreachableServer(t *testing.T) {
 }
 
 func TestDataDirectoryBeatsTheEnvironment(t *testing.T) {
-	c := newCLI(t)
+	c := besideDatabase(t)
 	c.apply(twoJobs)
 	dir := t.TempDir()
 	d := devFile{PID: os.Getpid(), Database: c.env["DATABASE_URL"] + "?sslmode=disable&connect_timeout=5", Data: dir}
@@ -184,7 +190,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 // The likely reason for a table or column that is not there is another version
 // of the schema.
 func TestOldSchemaIsNamed(t *testing.T) {
-	c := newCLI(t)
+	c := besideDatabase(t)
 	c.exec("DROP TABLE run_summaries CASCADE")
 	if r := c.run("run", "list").exits(exitFailed, "run_summaries"); strings.Contains(r.err, "migrate up") {
 		t.Errorf("the schema's version is the binary's: %s", r.err)

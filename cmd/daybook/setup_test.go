@@ -4,23 +4,49 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/engine"
+	"github.com/daybookhq/daybook/internal/eventstream"
+	"github.com/daybookhq/daybook/internal/httpapi"
+	"github.com/daybookhq/daybook/internal/natsjs"
+	"github.com/daybookhq/daybook/internal/natstest"
 	"github.com/daybookhq/daybook/internal/pgtest"
 	"github.com/daybookhq/daybook/projections"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, pgtest.IgnoreServer()...) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(bothWays{m}, pgtest.IgnoreServer()...) }
+
+// bothWays runs all tests twice: with commands beside the database, and with
+// commands that ask an engine over HTTP.
+type bothWays struct{ *testing.M }
+
+var overHTTP bool
+
+func (m bothWays) Run() int {
+	if code := m.M.Run(); code != 0 {
+		return code
+	}
+	overHTTP = true
+	fmt.Println("again, over HTTP")
+	return m.M.Run()
+}
 
 // cli runs command lines against a database of the test's own, with a store
 // beside it that plays engine and worker.
@@ -49,7 +75,52 @@ func newCLIOn(t *testing.T, db *pgtest.DB) *cli {
 	}
 	t.Cleanup(c.store.Close)
 	c.follower = projections.New(c.store, projections.Config{})
+	if overHTTP {
+		c.overHTTP()
+	}
 	return c
+}
+
+// besideDatabase is newCLI for what is only done there.
+func besideDatabase(t *testing.T) *cli {
+	t.Helper()
+	if overHTTP {
+		t.Skip("has passed beside the database, which it is about")
+	}
+	return newCLI(t)
+}
+
+// overHTTP lets the commands ask an engine, and takes the database from them.
+func (c *cli) overHTTP() {
+	c.t.Helper()
+	delete(c.env, "DATABASE_URL")
+	c.env["DAYBOOK_URL"] = c.serve().URL
+}
+
+// serve serves the API over the test's database, with the part of an engine that
+// takes requests.
+func (c *cli) serve() *httptest.Server {
+	c.t.Helper()
+	nc := natstest.New(c.t).Conn(c.t)
+	registry := prometheus.NewRegistry()
+	e, err := engine.New(engine.Config{ID: "engine-1", Store: c.store, NATS: nc, Topology: natsjs.EmbeddedTopology(), Registry: registry})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- e.Service().Run(ctx) }()
+	c.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			c.t.Errorf("service: %v", err)
+		}
+	})
+	api := httpapi.Handler(httpapi.Config{Store: c.store, Work: e.Service(), Gather: registry, Ready: func(context.Context) error { return nil }, Version: "test", Done: ctx.Done(), Logger: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		Events: &eventstream.Handler{Log: c.store, Deployment: engine.Deployment, Problem: httpapi.WriteProblem, Done: ctx.Done()}})
+	s := httptest.NewServer(api)
+	c.t.Cleanup(s.Close)
+	return s
 }
 
 // offline runs command lines that need no server, and would not find one.
@@ -73,12 +144,35 @@ func (c *cli) run(args ...string) result {
 
 func (c *cli) runIn(ctx context.Context, args ...string) result {
 	c.t.Helper()
-	var out, errs bytes.Buffer
+	return c.runTo(ctx, new(output), args...)
+}
+
+// output is what may be read while it is written.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+func (c *cli) runTo(ctx context.Context, out *output, args ...string) result {
+	c.t.Helper()
+	var errs bytes.Buffer
 	zone, err := time.LoadLocation("America/New_York")
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	a := &app{in: strings.NewReader(c.in), out: &out, err: &errs, zone: zone, env: func(name string) (string, bool) {
+	a := &app{in: strings.NewReader(c.in), out: out, err: &errs, zone: zone, env: func(name string) (string, bool) {
 		v, ok := c.env[name]
 		return v, ok
 	}}

@@ -43,14 +43,13 @@ func similarJobs(ctx context.Context, c client.Jobs, name string) []string {
 	var near []candidate
 	name = strings.ToLower(name)
 	limit := max(2, len(name)/3)
-	after := ""
+	var f client.JobFilter
 	for range maxCandidates / client.MaxJobs {
-		jobs, err := c.ListJobs(ctx, after, false)
+		page, err := c.ListJobs(ctx, f)
 		if err != nil {
 			break
 		}
-		for _, j := range jobs {
-			after = j.Name
+		for _, j := range page.Jobs {
 			far := distance(name, j.Name)
 			if len(name) >= 3 && strings.Contains(j.Name, name) {
 				far = min(far, 1)
@@ -59,7 +58,7 @@ func similarJobs(ctx context.Context, c client.Jobs, name string) []string {
 				near = append(near, candidate{j.Name, far})
 			}
 		}
-		if len(jobs) < client.MaxJobs {
+		if f.Cursor = page.Next; f.Cursor == "" {
 			break
 		}
 	}
@@ -97,13 +96,13 @@ func distance(a, b string) int {
 
 // jobNames completes the name of a job.
 func (a *app) jobNames(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 || bindEnv(cmd, a.env) != nil {
+	if len(args) > 0 || a.bind(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []cobra.Completion
 	err := a.with(cmd, func(ctx context.Context, c client.Client) error {
-		jobs, err := c.ListJobs(ctx, "", false)
-		for _, j := range jobs {
+		page, err := c.ListJobs(ctx, client.JobFilter{})
+		for _, j := range page.Jobs {
 			if strings.HasPrefix(j.Name, prefix) {
 				names = append(names, j.Name)
 			}

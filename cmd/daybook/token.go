@@ -27,26 +27,58 @@ Scopes: read, enqueue (ask for runs), operate (pause, cancel, retry, backfill), 
 	}, newTokenCreate(a), newTokenList(a), newTokenRevoke(a))
 }
 
-// withTokens connects, calls f and disconnects.
+// withTokens calls f with the tokens in the database.
 func (a *app) withTokens(cmd *cobra.Command, f func(ctx context.Context, t *httpapi.Tokens) error) error {
-	o, err := a.target()
+	t, err := a.target()
 	if err != nil {
 		return err
 	}
-	ctx := cmd.Context()
-	db, err := client.Open(ctx, o)
-	if err == nil {
-		err = f(ctx, httpapi.NewTokens(db.Store().Pool()))
-		db.Close()
+	err = t.beside(cmd.Context(), "making a token", func(ctx context.Context, c *client.Database) error {
+		return f(ctx, httpapi.NewTokens(c.Store().Pool()))
+	})
+	if wrong, ok := errors.AsType[*httpapi.TokenError](err); ok {
+		return usage("%v", wrong)
 	}
-	var wrong *httpapi.TokenError
-	switch {
-	case errors.As(err, &wrong):
-		return usage("%v", err)
-	case errors.Is(err, httpapi.ErrNoToken):
+	return err
+}
+
+// tokenAnswers lists and revokes tokens, where the deployment is asked.
+type tokenAnswers interface {
+	Tokens(ctx context.Context) ([]client.Token, error)
+	RevokeToken(ctx context.Context, name string) error
+}
+
+// databaseTokens are the tokens as the database has them.
+type databaseTokens struct{ tokens *httpapi.Tokens }
+
+func (d databaseTokens) Tokens(ctx context.Context) ([]client.Token, error) {
+	found, err := d.tokens.List(ctx)
+	out := make([]client.Token, len(found))
+	for i, t := range found {
+		out[i] = t.Shown()
+	}
+	return out, err
+}
+
+func (d databaseTokens) RevokeToken(ctx context.Context, name string) error {
+	err := d.tokens.Revoke(ctx, name, actor())
+	if errors.Is(err, httpapi.ErrNoToken) {
 		return &exitError{code: exitNotFound, err: err}
 	}
-	return explainSchema(ctx, o.DSN, err)
+	return err
+}
+
+func (a *app) askTokens(cmd *cobra.Command, f func(ctx context.Context, t tokenAnswers) error) error {
+	t, err := a.target()
+	switch {
+	case err != nil:
+		return err
+	case t.http.URL != "":
+		return t.withEngine(cmd.Context(), func(ctx context.Context, c *client.HTTP) error { return f(ctx, c) })
+	}
+	return withDatabase(cmd.Context(), t.database, func(ctx context.Context, c *client.Database) error {
+		return f(ctx, databaseTokens{httpapi.NewTokens(c.Store().Pool())})
+	})
 }
 
 func newTokenCreate(a *app) *cobra.Command {
@@ -57,7 +89,9 @@ func newTokenCreate(a *app) *cobra.Command {
 		Use:   "create NAME",
 		Short: "Make a token",
 		Long: `Writes the token to stdout: it is shown this one time, and only its hash is kept. The name
-is recorded in every event that comes about with the token, and is never used again.`,
+is recorded in every event that comes about with the token, and is never used again.
+
+Tokens are made beside the database: with DATABASE_URL, or with a 'daybook dev'.`,
 		Example: "  daybook token create ci --scope enqueue --expires-in 2160h\n  export DAYBOOK_TOKEN=$(daybook token create me --scope admin)",
 		Args:    takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,7 +110,7 @@ is recorded in every event that comes about with the token, and is never used ag
 						httpapi.Token
 					}{secret, made})
 				}
-				fmt.Fprintf(a.err, "token %s (%s) is made; it is shown this one time:\n", made.Name, scopeList(made))
+				fmt.Fprintf(a.err, "token %s (%s) is made; it is shown this one time:\n", made.Name, scopeList(made.Shown()))
 				_, err = fmt.Fprintln(a.out, secret)
 				return err
 			})
@@ -98,8 +132,8 @@ func newTokenList(a *app) *cobra.Command {
 		Example: "  daybook token list\n  daybook token list -o json",
 		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withTokens(cmd, func(ctx context.Context, t *httpapi.Tokens) error {
-				tokens, err := t.List(ctx)
+			return a.askTokens(cmd, func(ctx context.Context, t tokenAnswers) error {
+				tokens, err := t.Tokens(ctx)
 				if err != nil {
 					return err
 				}
@@ -111,16 +145,16 @@ func newTokenList(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) tokenList(tokens []httpapi.Token) list[httpapi.Token] {
-	return list[httpapi.Token]{
+func (a *app) tokenList(tokens []client.Token) list[client.Token] {
+	return list[client.Token]{
 		items: tokens,
 		whole: map[string]any{"tokens": tokens},
-		id:    func(t httpapi.Token) string { return t.Name },
+		id:    func(t client.Token) string { return t.Name },
 		empty: "there are no tokens: the HTTP API answers this machine only",
-		columns: []column[httpapi.Token]{
-			{title: "NAME", text: func(t httpapi.Token) string { return t.Name }},
+		columns: []column[client.Token]{
+			{title: "NAME", text: func(t client.Token) string { return t.Name }},
 			{title: "SCOPES", text: scopeList},
-			{title: "STATE", text: func(t httpapi.Token) string {
+			{title: "STATE", text: func(t client.Token) string {
 				switch {
 				case t.Live:
 					return "live"
@@ -129,20 +163,16 @@ func (a *app) tokenList(tokens []httpapi.Token) list[httpapi.Token] {
 				}
 				return "expired"
 			}},
-			{title: "EXPIRES", text: func(t httpapi.Token) string { return a.clockOr(t.ExpiresAt, "never") }},
-			{title: "CREATED", text: func(t httpapi.Token) string { return a.clock(t.CreatedAt) }},
-			{title: "BY", wide: true, text: func(t httpapi.Token) string { return t.CreatedBy }},
-			{title: "REVOKED", wide: true, text: func(t httpapi.Token) string { return a.clockOr(t.RevokedAt, "") }},
+			{title: "EXPIRES", text: func(t client.Token) string { return a.clockOr(t.ExpiresAt, "never") }},
+			{title: "CREATED", text: func(t client.Token) string { return a.clock(t.CreatedAt) }},
+			{title: "BY", wide: true, text: func(t client.Token) string { return t.CreatedBy }},
+			{title: "REVOKED", wide: true, text: func(t client.Token) string { return a.clockOr(t.RevokedAt, "") }},
 		},
 	}
 }
 
-func scopeList(t httpapi.Token) string {
-	words := make([]string, len(t.Scopes))
-	for i, s := range t.Scopes {
-		words[i] = string(s)
-	}
-	return strings.Join(words, ",")
+func scopeList(t client.Token) string {
+	return strings.Join(t.Scopes, ",")
 }
 
 func newTokenRevoke(a *app) *cobra.Command {
@@ -153,8 +183,8 @@ func newTokenRevoke(a *app) *cobra.Command {
 		Example: "  daybook token revoke ci",
 		Args:    takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withTokens(cmd, func(ctx context.Context, t *httpapi.Tokens) error {
-				if err := t.Revoke(ctx, args[0], actor()); err != nil {
+			return a.askTokens(cmd, func(ctx context.Context, t tokenAnswers) error {
+				if err := t.RevokeToken(ctx, args[0]); err != nil {
 					return err
 				}
 				fmt.Fprintf(a.err, "token %s is revoked\n", args[0])

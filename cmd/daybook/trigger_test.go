@@ -50,9 +50,16 @@ func TestTriggerAt(t *testing.T) {
 
 // meanwhile runs a command line beside what the test does.
 func (c *cli) meanwhile(ctx context.Context, args ...string) (ended func() result) {
+	_, ended = c.begun(ctx, args...)
+	return ended
+}
+
+// begun is meanwhile with a look at what the command line has printed.
+func (c *cli) begun(ctx context.Context, args ...string) (printed func() string, ended func() result) {
+	var out output
 	done := make(chan result, 1)
-	go func() { done <- c.runIn(ctx, args...) }()
-	return func() result {
+	go func() { done <- c.runTo(ctx, &out, args...) }()
+	return out.String, func() result {
 		select {
 		case r := <-done:
 			return r
@@ -120,8 +127,10 @@ func TestInterruptedWaitLeavesTheRun(t *testing.T) {
 	c := newCLI(t)
 	c.apply(twoJobs)
 	ctx, interrupt := context.WithCancel(t.Context())
-	ended := c.meanwhile(ctx, "job", "trigger", "hello", "--wait")
+	printed, ended := c.begun(ctx, "job", "trigger", "hello", "--wait")
 	run := c.awaitClaim()
+	for end := time.Now().Add(deadline); printed() == "" && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	}
 	interrupt()
 	r := ended().exits(exitInterrupted, "run "+run.ID.String()+" goes on")
 	if strings.Contains(r.err, "context canceled") {

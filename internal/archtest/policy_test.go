@@ -48,7 +48,7 @@ var policy = map[string][]string{
 	// One adapter speaks JetStream. The engine answers requests over core NATS,
 	// and as it assembles the parts it hands the adapter its connection.
 	"internal/natsjs":      {"domain/...", "worker/protocol", "outbox", uuid, nats, natsd, watermill, xsync, xsys},
-	"internal/eventstream": {"eventstore", "projections", uuid},
+	"internal/eventstream": {"domain/...", "eventstore", "projections", uuid},
 	"internal/engine": {
 		"domain/...", "eventstore", "outbox", "projections/...", "migrations", "worker/protocol", "internal/natsjs", "internal/crashpoint",
 		uuid, pgx, nats, watermill, prom, xsync,
@@ -56,7 +56,7 @@ var policy = map[string][]string{
 
 	// What people and programs ask for. Only the HTTP API knows the API framework.
 	"internal/client": {
-		"domain/...", "eventstore", "outbox", "projections/...", "worker/protocol", "internal/natsjs",
+		"domain/...", "eventstore", "outbox", "projections/...", "worker/protocol", "internal/natsjs", "internal/eventstream",
 		uuid, pgx, nats,
 	},
 	"internal/httpapi": {

@@ -10,20 +10,20 @@ import (
 
 // Change makes jobs be as they are defined.
 type Change struct {
-	Definitions []Definition
+	Definitions []Definition `json:"definitions"`
 
 	// Owner is the source that the definitions come from and that owns its jobs:
 	// those of them that are not defined any more are archived. Empty: the
 	// definitions are all there is to it, and have no source.
-	Owner string
+	Owner string `json:"owner,omitempty"`
 
-	Reason string
+	Reason string `json:"reason,omitempty"`
 }
 
 // Definition is one job to be.
 type Definition struct {
-	Spec   domain.JobSpec // complete and valid
-	Paused bool           // whether it starts paused when it is made
+	Spec   domain.JobSpec `json:"spec"`             // complete and valid
+	Paused bool           `json:"paused,omitempty"` // whether it starts paused when it is made
 }
 
 // Plan is what a Change does, the defined jobs in their order, then those that
@@ -139,7 +139,7 @@ func (d *Database) apply(ctx context.Context, c Change) (Plan, error) {
 	}
 	commands := make([]eventstore.JobCommand, len(p.Steps))
 	for i, s := range p.Steps {
-		commands[i] = eventstore.JobCommand{Name: s.Name, Expect: s.expect, Meta: d.meta()}
+		commands[i] = eventstore.JobCommand{Name: s.Name, Expect: s.expect, Meta: d.meta}
 		if s.Action == ActionArchive {
 			commands[i].Do = domain.ArchiveJob{Reason: c.Reason}
 		} else {

@@ -1,6 +1,6 @@
 // Package client is what the command line asks of a deployment, behind one
-// interface. Today's implementation, [Database], talks to the log's database
-// itself; one over HTTP can take its place.
+// interface with two implementations: [HTTP] talks to an engine's API, [Database]
+// to the log's database itself. One suite of tests holds for both.
 package client
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/eventstream"
 	"github.com/daybookhq/daybook/projections"
 )
 
@@ -34,8 +35,8 @@ type Jobs interface {
 	// Apply makes the jobs be as defined, all in one transaction. The error is a
 	// *ConflictError if a job belongs to somebody else.
 	Apply(ctx context.Context, c Change) (Plan, error)
-	// ListJobs lists jobs by name, those after the given one, up to MaxJobs.
-	ListJobs(ctx context.Context, after string, archived bool) ([]Job, error)
+	// ListJobs lists jobs by name, a page at a time.
+	ListJobs(ctx context.Context, f JobFilter) (JobPage, error)
 	// Job gives one job; eventstore.ErrNotFound if there is none of that name.
 	Job(ctx context.Context, name string) (Job, error)
 	// CommandJob pauses, resumes or archives. It is not an error if the job is
@@ -58,6 +59,8 @@ type Runs interface {
 	ListRuns(ctx context.Context, f projections.RunFilter) (projections.RunPage, error)
 	// Run gives one run from the log itself.
 	Run(ctx context.Context, id uuid.UUID) (projections.RunDetail, error)
+	// AwaitRun gives the run as soon as it is final.
+	AwaitRun(ctx context.Context, id uuid.UUID) (projections.RunDetail, error)
 	// RunEvents gives the run's events in order.
 	RunEvents(ctx context.Context, id uuid.UUID) ([]Event, error)
 	// RunOutput gives what an attempt wrote, with 0 the last one that did.
@@ -71,9 +74,8 @@ type Runs interface {
 
 // Log is everything that happened, in commit-safe order.
 type Log interface {
-	// Events reads up to limit events from the place on. Fewer mean that it was
-	// at the end; next is where to go on either way.
-	Events(ctx context.Context, from Place, limit int) (events []Event, next Place, err error)
+	// Events reads a page. It may hold few events, or none, and more to come.
+	Events(ctx context.Context, q EventQuery) (EventPage, error)
 }
 
 // Operations are what keeps the deployment going.
@@ -93,14 +95,26 @@ type Operations interface {
 	Parked(ctx context.Context, limit int, runs ...uuid.UUID) ([]Parked, error)
 	// Unpark makes a parked run due again. The error says why it stays parked.
 	Unpark(ctx context.Context, run uuid.UUID) (Unparked, error)
-	// ListLag tells how far the list of runs is behind the log.
-	ListLag(ctx context.Context) (projections.Lag, error)
-	// Now is the deployment's clock.
-	Now(ctx context.Context) (time.Time, error)
+	// Status tells what the deployment is and what time it has.
+	Status(ctx context.Context) (Status, error)
+	// Eras lists the histories of the database, the present one last.
+	Eras(ctx context.Context) ([]Era, error)
 }
 
 // MaxJobs is the size of a full page of jobs.
 const MaxJobs = 500
+
+// JobFilter selects a page of jobs.
+type JobFilter struct {
+	Archived bool   // archived ones, too
+	Cursor   string // of the page before; empty: the first
+}
+
+// JobPage is a page of jobs, in the order of their names.
+type JobPage struct {
+	Jobs []Job  `json:"jobs"`
+	Next string `json:"next,omitempty"` // cursor of the next page; empty at the end
+}
 
 // Job is a job as it stands.
 type Job struct {
@@ -180,26 +194,36 @@ type Cancelled struct {
 }
 
 // Event is an entry of the log.
-type Event struct {
-	Position    int64           `json:"position"`
-	Era         int             `json:"era"`
-	Category    domain.Category `json:"category"`
-	StreamID    uuid.UUID       `json:"stream_id"`
-	Version     int             `json:"version"`
-	Type        string          `json:"type"`
-	At          time.Time       `json:"at"`
-	Actor       string          `json:"actor"`
-	Correlation *uuid.UUID      `json:"correlation,omitempty"`
-	Causation   *uuid.UUID      `json:"causation,omitempty"`
-	Data        json.RawMessage `json:"data"`
+type Event = eventstream.Event
+
+// EventQuery selects a page of the log. Conditions that are set must all hold.
+type EventQuery struct {
+	From         Place
+	Types        []string // as stored: RunFailed
+	Streams      []uuid.UUID
+	Job          string        // the job of this name and its runs
+	Since, Until time.Time     // both included
+	Limit        int           // events at most; 0: MaxEvents
+	Wait         time.Duration // at the end of the log, wait about so long for an event
+}
+
+// MaxEvents is the size of the largest page of events.
+const MaxEvents = eventstream.MaxLimit
+
+// EventPage is a page of the log.
+type EventPage struct {
+	Events []Event
+	Next   Place
+	More   bool // it did not reach the end of the log
 }
 
 // Place is where a reader of the log is. The zero Place is its beginning; After
-// and AtEnd begin elsewhere, and are spent with the first page.
+// and AtEnd begin elsewhere. Cursor goes on from a page, or from where an export
+// ended, and is the same text whichever way the log is read.
 type Place struct {
 	After  int64 // a position
 	AtEnd  bool
-	cursor string
+	Cursor string
 }
 
 // Output is what an attempt wrote and returned. Text that was not UTF-8 has

@@ -78,7 +78,8 @@ func TestOwnerArchivesWhatIsGone(t *testing.T) {
 	if got := apply(Change{Owner: "crontab:/a"}); got["a1"] != ActionArchive || len(got) != 1 {
 		t.Errorf("an empty file: %v", got)
 	}
-	jobs, err := d.ListJobs(t.Context(), "", false)
+	page, err := d.ListJobs(t.Context(), JobFilter{})
+	jobs := page.Jobs
 	if err != nil || len(jobs) != 2 || jobs[0].Name != "b1" || jobs[1].Name != "mine" {
 		t.Errorf("left are %v, %v", jobs, err)
 	}
@@ -195,14 +196,14 @@ func TestEventsPageByPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []Event
-	var at Place
+	q := EventQuery{Limit: 2}
 	for {
-		page, next, err := d.Events(t.Context(), at, 2)
+		page, err := d.Events(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, at = append(all, page...), next
-		if len(page) < 2 {
+		all, q.From = append(all, page.Events...), page.Next
+		if !page.More {
 			break
 		}
 	}
@@ -217,8 +218,8 @@ func TestEventsPageByPage(t *testing.T) {
 	if _, err := d.Trigger(t.Context(), Trigger{Job: "a"}); err != nil {
 		t.Fatal(err)
 	}
-	page, _, err := d.Events(t.Context(), at, 2)
-	if err != nil || len(page) != 1 || page[0].Type != "RunScheduled" {
+	page, err := d.Events(t.Context(), q)
+	if err != nil || len(page.Events) != 1 || page.Events[0].Type != "RunScheduled" {
 		t.Errorf("what came later: %v, %v", page, err)
 	}
 	if _, err := d.CancelRun(t.Context(), uuid.New(), ""); err == nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/google/uuid"
+
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/projections"
@@ -25,8 +27,9 @@ type Options struct {
 type Database struct {
 	store *eventstore.Store
 	read  *projections.Reader
-	actor string
-	wake  waker
+	meta  eventstore.Meta // recorded with every command
+	wake  hints
+	lent  bool // the store is somebody else's
 }
 
 var _ Client = (*Database)(nil)
@@ -39,31 +42,69 @@ func Open(ctx context.Context, o Options) (*Database, error) {
 		return nil, err
 	}
 	return &Database{
-		store: store, read: projections.NewReader(store), actor: o.Actor,
+		store: store, read: projections.NewReader(store), meta: eventstore.Meta{Actor: o.Actor},
 		wake: waker{url: o.NATS, creds: o.NATSCreds},
 	}, nil
 }
 
+// Over is a client over a store that stays its owner's, for a request to an
+// engine. Hints may be nil.
+func Over(store *eventstore.Store, meta eventstore.Meta, h Hints) *Database {
+	return &Database{store: store, read: projections.NewReader(store), meta: meta, wake: engineHints{h}, lent: true}
+}
+
+// Hints spare an engine the asking.
+type Hints interface {
+	Due(queue string)            // runs of the queue may have come due
+	JobsChanged()                // instants may have come due or moved
+	Cancelled(runs ...uuid.UUID) // they were asked to end
+}
+
+// hints are Hints as commands give them.
+type hints interface {
+	queues(queues ...string)
+	jobs(queues ...string)
+	cancelled(run uuid.UUID)
+}
+
+type engineHints struct{ Hints }
+
+func (h engineHints) queues(queues ...string) {
+	for _, q := range queues {
+		if h.Hints != nil {
+			h.Due(q)
+		}
+	}
+}
+
+func (h engineHints) jobs(queues ...string) {
+	if h.Hints != nil {
+		h.JobsChanged()
+	}
+	h.queues(queues...)
+}
+
+func (h engineHints) cancelled(run uuid.UUID) {
+	if h.Hints != nil {
+		h.Cancelled(run)
+	}
+}
+
 // Close implements [Client].
-func (d *Database) Close() { d.store.Close() }
+func (d *Database) Close() {
+	if !d.lent {
+		d.store.Close()
+	}
+}
 
 // Store is the store behind the client, for what diagnoses the database itself.
 func (d *Database) Store() *eventstore.Store { return d.store }
-
-func (d *Database) meta() eventstore.Meta { return eventstore.Meta{Actor: d.actor} }
-
-func event(r eventstore.Recorded) Event {
-	return Event{
-		Position: r.Position, Era: r.Era, Category: r.Category, StreamID: r.StreamID, Version: r.Version, Type: r.Type,
-		At: r.At, Actor: r.Actor, Correlation: r.Correlation, Causation: r.Causation, Data: r.Data,
-	}
-}
 
 func events(category domain.Category, all []projections.HistoryEvent) []Event {
 	out := make([]Event, len(all))
 	for i, h := range all {
 		out[i] = Event{
-			Position: h.Position, Category: category, StreamID: h.StreamID, Version: h.Version, Type: h.Type,
+			Position: h.Position, Era: h.Era, Category: category, StreamID: h.StreamID, Version: h.Version, Type: h.Type,
 			At: h.At, Actor: h.Actor, Correlation: h.Correlation, Causation: h.Causation, Data: h.Data,
 		}
 	}

@@ -9,13 +9,18 @@ import (
 	"github.com/daybookhq/daybook/projections"
 )
 
-// ListJobs implements [Jobs].
-func (d *Database) ListJobs(ctx context.Context, after string, archived bool) ([]Job, error) {
-	found, err := d.store.Jobs(ctx, after, archived, MaxJobs)
+// ListJobs implements [Jobs]. The cursor is the last name.
+func (d *Database) ListJobs(ctx context.Context, f JobFilter) (JobPage, error) {
+	found, err := d.store.Jobs(ctx, f.Cursor, f.Archived, MaxJobs)
 	if err != nil {
-		return nil, err
+		return JobPage{}, err
 	}
-	return d.withStats(ctx, found)
+	p := JobPage{}
+	if len(found) == MaxJobs {
+		p.Next = found[MaxJobs-1].Spec.Name
+	}
+	p.Jobs, err = d.withStats(ctx, found)
+	return p, err
 }
 
 // Job implements [Jobs].
@@ -81,7 +86,7 @@ func (d *Database) CommandJob(ctx context.Context, name string, do JobAction, re
 	default:
 		return Job{}, false, fmt.Errorf("job %q: unknown action %q", name, do)
 	}
-	answers, err := d.store.CommandJobs(ctx, []eventstore.JobCommand{{Name: name, Do: command, Meta: d.meta()}})
+	answers, err := d.store.CommandJobs(ctx, []eventstore.JobCommand{{Name: name, Do: command, Meta: d.meta}})
 	if err != nil {
 		return Job{}, false, err
 	}
@@ -115,7 +120,7 @@ func (d *Database) JobHistory(ctx context.Context, name string, before, limit in
 
 // Backfill implements [Jobs].
 func (d *Database) Backfill(ctx context.Context, b Backfill) (Backfilled, error) {
-	got, err := d.store.Backfill(ctx, eventstore.BackfillRequest{Job: b.Job, From: b.From, To: b.To, Limit: b.Limit, Reason: b.Reason, Meta: d.meta()})
+	got, err := d.store.Backfill(ctx, eventstore.BackfillRequest{Job: b.Job, From: b.From, To: b.To, Limit: b.Limit, Reason: b.Reason, Meta: d.meta})
 	if err != nil {
 		return Backfilled{}, err
 	}

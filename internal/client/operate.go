@@ -43,9 +43,10 @@ type Pack struct {
 
 // Packs selects packs. Conditions that are set must all hold.
 type Packs struct {
-	All          bool
-	IDs          []uuid.UUID
-	Since, Until time.Time // made at or after, and before
+	All   bool        `json:"all,omitempty" doc:"Every failed and parked pack"`
+	IDs   []uuid.UUID `json:"ids,omitempty" doc:"These packs"`
+	Since time.Time   `json:"since,omitzero" doc:"Made at or after"`
+	Until time.Time   `json:"until,omitzero" doc:"Made before"`
 }
 
 // OutboxStatus implements [Operations].
@@ -136,7 +137,7 @@ func (d *Database) Parked(ctx context.Context, limit int, runs ...uuid.UUID) ([]
 
 // Unpark implements [Operations].
 func (d *Database) Unpark(ctx context.Context, run uuid.UUID) (Unparked, error) {
-	got, err := d.store.Unpark(ctx, run, d.meta())
+	got, err := d.store.Unpark(ctx, run, d.meta)
 	if err != nil {
 		return Unparked{}, err
 	}
@@ -146,8 +147,38 @@ func (d *Database) Unpark(ctx context.Context, run uuid.UUID) (Unparked, error) 
 	return Unparked{RunID: run, Outcome: got.Outcome}, nil
 }
 
-// ListLag implements [Operations].
-func (d *Database) ListLag(ctx context.Context) (projections.Lag, error) { return d.read.Lag(ctx) }
+// Status is what a deployment is and what time it has.
+type Status struct {
+	Now     time.Time `json:"now"`               // by the database, whose clock decides
+	Version string    `json:"version,omitempty"` // of the engine that answers; empty: nobody was asked but the database
+	Schema  int64     `json:"schema"`            // version of the database's schema
+	Era     int       `json:"era"`               // the present history
+}
 
-// Now implements [Operations].
-func (d *Database) Now(ctx context.Context) (time.Time, error) { return d.store.Now(ctx) }
+// Status implements [Operations].
+func (d *Database) Status(ctx context.Context) (Status, error) {
+	s, err := d.store.Status(ctx)
+	return Status{Now: s.Now, Schema: s.Schema, Era: s.Era}, err
+}
+
+// Era is a history of the database without forks.
+type Era struct {
+	Era              int       `json:"era"`
+	RaisedAt         time.Time `json:"raised_at"`
+	Reason           string    `json:"reason"`
+	SystemIdentifier string    `json:"system_identifier"` // of the PostgreSQL cluster
+	Timeline         int64     `json:"timeline"`          // of the cluster
+}
+
+// Eras implements [Operations].
+func (d *Database) Eras(ctx context.Context) ([]Era, error) {
+	found, err := d.store.Eras(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Era, len(found))
+	for i, e := range found {
+		out[i] = Era{Era: e.Number, RaisedAt: e.RaisedAt, Reason: e.Reason, SystemIdentifier: e.SystemIdentifier, Timeline: e.Timeline}
+	}
+	return out, nil
+}

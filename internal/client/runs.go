@@ -11,12 +11,13 @@ import (
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/eventstream"
 	"github.com/daybookhq/daybook/projections"
 )
 
 // Trigger implements [Runs].
 func (d *Database) Trigger(ctx context.Context, t Trigger) (Triggered, error) {
-	return d.request(ctx, eventstore.RunRequest{Job: t.Job, Key: t.Key, At: t.At, Args: t.Args, Reason: t.Reason, Meta: d.meta()})
+	return d.request(ctx, eventstore.RunRequest{Job: t.Job, Key: t.Key, At: t.At, Args: t.Args, Reason: t.Reason, Meta: d.meta})
 }
 
 func (d *Database) request(ctx context.Context, r eventstore.RunRequest) (Triggered, error) {
@@ -42,12 +43,12 @@ func (d *Database) RetryRun(ctx context.Context, id uuid.UUID, key, reason strin
 	if !run.State.Terminal() {
 		return Triggered{}, &NotFinishedError{Run: id, State: run.State}
 	}
-	return d.request(ctx, eventstore.RunRequest{Job: run.Job, Key: key, Args: run.Args, RetryOf: &id, Reason: reason, Meta: d.meta()})
+	return d.request(ctx, eventstore.RunRequest{Job: run.Job, Key: key, Args: run.Args, RetryOf: &id, Reason: reason, Meta: d.meta})
 }
 
 // CancelRun implements [Runs].
 func (d *Database) CancelRun(ctx context.Context, id uuid.UUID, reason string) (Cancelled, error) {
-	answers, err := d.store.Execute(ctx, []eventstore.Command{{RunID: id, Do: domain.CancelRun{Reason: reason}, Meta: d.meta()}})
+	answers, err := d.store.Execute(ctx, []eventstore.Command{{RunID: id, Do: domain.CancelRun{Reason: reason}, Meta: d.meta}})
 	if err != nil {
 		return Cancelled{}, err
 	}
@@ -75,6 +76,27 @@ func (d *Database) Run(ctx context.Context, id uuid.UUID) (projections.RunDetail
 	return d.read.GetRun(ctx, id)
 }
 
+// Pauses between looks at a run that is waited for.
+const (
+	awaitFirst = 20 * time.Millisecond
+	awaitMax   = 500 * time.Millisecond
+)
+
+// AwaitRun implements [Runs].
+func (d *Database) AwaitRun(ctx context.Context, id uuid.UUID) (projections.RunDetail, error) {
+	for pause := awaitFirst; ; pause = min(pause*3/2, awaitMax) {
+		run, err := d.read.GetRun(ctx, id)
+		if err != nil || run.State.Terminal() {
+			return run, err
+		}
+		select {
+		case <-ctx.Done():
+			return run, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
 // RunEvents implements [Runs].
 func (d *Database) RunEvents(ctx context.Context, id uuid.UUID) ([]Event, error) {
 	recs, err := d.store.ReadStream(ctx, domain.CategoryRun, id)
@@ -88,7 +110,7 @@ func (d *Database) RunEvents(ctx context.Context, id uuid.UUID) ([]Event, error)
 	}
 	out := make([]Event, len(recs))
 	for i, r := range recs {
-		out[i] = event(r)
+		out[i] = eventstream.NewEvent(r)
 	}
 	return out, nil
 }

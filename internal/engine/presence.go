@@ -93,7 +93,7 @@ func (v *Service) Poll(ctx context.Context, q protocol.PollRequest) ([]protocol.
 func (v *Service) Enqueue(ctx context.Context, actor string, items []protocol.EnqueueItem) ([]protocol.EnqueueResult, error) {
 	requests := make([]eventstore.RunRequest, len(items))
 	for i, it := range items {
-		requests[i] = eventstore.RunRequest{Job: it.Job, Key: it.Key, At: it.At.Time, Args: it.Args, Meta: eventstore.Meta{Actor: actor}}
+		requests[i] = eventstore.RunRequest{Job: it.Job, Key: it.Key, At: it.At.Time, Args: it.Args, Reason: it.Reason, Meta: eventstore.Meta{Actor: actor}}
 	}
 	got, err := v.requests.Do(ctx, requests)
 	if err != nil {

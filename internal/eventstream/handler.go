@@ -9,7 +9,6 @@ package eventstream
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,20 +24,17 @@ import (
 	"github.com/daybookhq/daybook/projections"
 )
 
-// Log is what is read. *eventstore.Store has it.
-type Log interface {
-	Read(ctx context.Context, c eventstore.Cursor, limit int) ([]eventstore.Recorded, eventstore.Cursor, error)
-	After(ctx context.Context, position int64) (eventstore.Cursor, error)
-	End(ctx context.Context) (eventstore.Cursor, error)
-	LowMark(ctx context.Context) (eventstore.LowMark, error)
-}
-
 // Handler answers GET /v1/events.
 //
 //	after   a cursor from an earlier answer, or a position; "now" for the end
 //	type    only events of this type, such as RunFailed or daybook.run.failed.v1 (repeatable)
 //	stream  only events of this run or job (repeatable)
+//	job     only events of the job of this name and of its runs
+//	since   only events of this instant or later
+//	until   only events of this instant or earlier
 //	limit   at most this many events a page (1 to 500, default 100)
+//	wait    how long a page waits for an event where there is none (up to 25s)
+//	format  cloudevent, or record for events as they stand in the log
 //
 // With Accept: text/event-stream it goes on as the log grows, from Last-Event-ID
 // if that is given.
@@ -50,18 +46,18 @@ type Handler struct {
 }
 
 const (
-	maxLimit     = 500
 	defaultLimit = 100
 	tick         = 250 * time.Millisecond
 	heartbeat    = 15 * time.Second
 	writeTimeout = 10 * time.Second
+	maxWait      = 25 * time.Second
 )
 
 // page is the answer to a request for a page.
-type page struct {
-	Events []projections.CloudEvent `json:"events"`
-	Next   string                   `json:"next"` // the cursor to go on from
-	More   bool                     `json:"more"` // there was more when the page was read
+type page[E any] struct {
+	Events []E    `json:"events"`
+	Next   string `json:"next"` // the cursor to go on from
+	More   bool   `json:"more"` // there was more when the page was read
 
 	// LowMark is there when the log has let go of events: up to this position some
 	// are missing from what begins at the beginning.
@@ -74,14 +70,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, err)
 		return
 	}
+	follows := strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+	if follows {
+		q.Wait = 0 // it waits itself
+	}
 	// A stream begins with a page, too: what is wrong is said before it begins.
-	recs, next, err := h.Log.Read(r.Context(), q.from, q.limit)
+	found, err := q.Page(r.Context(), h.Log, h.Done)
 	if err != nil {
 		h.refuse(w, err)
 		return
 	}
-	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		h.follow(w, r, q, recs, next)
+	if follows {
+		h.follow(w, r, q, found)
 		return
 	}
 	low, err := h.Log.LowMark(r.Context())
@@ -91,13 +91,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(page{Events: q.filter(h.Deployment, recs), Next: encodeCursor(next), More: len(recs) == q.limit, LowMark: low.Position})
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pageTimeout))
+	var answer any = pageOf(found, low, func(r eventstore.Recorded) projections.CloudEvent { return projections.NewCloudEvent(h.Deployment, r) })
+	if q.records {
+		answer = pageOf(found, low, NewEvent)
+	}
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 // refuse says what is wrong with a request or with the log.
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	if bad, ok := errors.AsType[*queryError](err); ok {
-		h.Problem(w, http.StatusBadRequest, "malformed", bad.Error())
+		kind := "malformed"
+		if bad.field == "after" {
+			kind = "invalid-cursor"
+		}
+		h.Problem(w, http.StatusBadRequest, kind, bad.Error())
 		return
 	}
 	if gone, ok := errors.AsType[*eventstore.RetiredError](err); ok {
@@ -107,10 +116,21 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	h.Problem(w, http.StatusServiceUnavailable, "unavailable", err.Error())
 }
 
+func pageOf[E any](p Page, low eventstore.LowMark, form func(eventstore.Recorded) E) page[E] {
+	events := make([]E, len(p.Records))
+	for i, r := range p.Records {
+		events[i] = form(r)
+	}
+	return page[E]{Events: events, Next: p.Next.Encode(), More: p.More, LowMark: low.Position}
+}
+
+// pageTimeout is how long a client may take to take a page.
+const pageTimeout = time.Minute
+
 // follow streams until the client or the server goes away. The id comes with the
 // last event of a page: a client that reconnects gets the rest of that page
 // again rather than a gap.
-func (h *Handler) follow(w http.ResponseWriter, r *http.Request, q query, recs []eventstore.Recorded, next eventstore.Cursor) {
+func (h *Handler) follow(w http.ResponseWriter, r *http.Request, q request, found Page) {
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -120,16 +140,15 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, q query, recs [
 	_ = out.SetReadDeadline(time.Time{}) // the request is over; the connection stays
 	s.write("retry: 2000\n: follow the log; go on from the last id with Last-Event-ID\n\n")
 	for s.err == nil {
-		events := q.filter(h.Deployment, recs)
-		for i, e := range events {
+		for i, rec := range found.Records {
 			id := ""
-			if i == len(events)-1 {
-				id = encodeCursor(next)
+			if i == len(found.Records)-1 {
+				id = found.Next.Encode()
 			}
-			s.event(id, e)
+			s.event(id, rec, q, h.Deployment)
 		}
 		s.beat()
-		if len(recs) < q.limit {
+		if !found.More {
 			select {
 			case <-r.Context().Done():
 				return
@@ -139,7 +158,8 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, q query, recs [
 			}
 		}
 		var err error
-		if recs, next, err = h.Log.Read(r.Context(), next, q.limit); err != nil {
+		q.From = found.Next
+		if found, err = q.Page(r.Context(), h.Log, h.Done); err != nil {
 			return // the client reconnects and goes on where it was
 		}
 	}
@@ -165,8 +185,13 @@ func (s *stream) write(text string) {
 	s.last = time.Now()
 }
 
-func (s *stream) event(id string, e projections.CloudEvent) {
-	body, err := json.Marshal(e)
+func (s *stream) event(id string, rec eventstore.Recorded, q request, deployment string) {
+	e := projections.NewCloudEvent(deployment, rec)
+	var form any = e
+	if q.records {
+		form = NewEvent(rec)
+	}
+	body, err := json.Marshal(form)
 	if err != nil {
 		s.err = err
 		return
@@ -184,29 +209,48 @@ func (s *stream) beat() {
 	}
 }
 
-// query is what was asked for.
-type query struct {
-	from    eventstore.Cursor
-	types   []string
-	streams []uuid.UUID
-	limit   int
+// request is what was asked for.
+type request struct {
+	Query
+	records bool // format=record
 }
 
 type queryError struct{ field, why string }
 
 func (e *queryError) Error() string { return e.field + ": " + e.why }
 
-func (h *Handler) parse(r *http.Request) (q query, err error) {
+var parameters = []string{"after", "type", "stream", "job", "since", "until", "limit", "wait", "format"}
+
+func (h *Handler) parse(r *http.Request) (q request, err error) {
 	v := r.URL.Query()
-	q.limit, q.types = defaultLimit, v["type"]
+	q.Limit, q.Types, q.Job = defaultLimit, v["type"], v.Get("job")
 	for name := range v {
-		if !slices.Contains([]string{"after", "type", "stream", "limit"}, name) {
-			return q, &queryError{name, "is no parameter: want after, type, stream or limit"}
+		if !slices.Contains(parameters, name) {
+			return q, &queryError{name, "is no parameter: want one of " + strings.Join(parameters, ", ")}
 		}
 	}
 	if s := v.Get("limit"); s != "" {
-		if q.limit, err = strconv.Atoi(s); err != nil || q.limit < 1 || q.limit > maxLimit {
-			return q, &queryError{"limit", fmt.Sprintf("%q: want a number from 1 to %d", s, maxLimit)}
+		if q.Limit, err = strconv.Atoi(s); err != nil || q.Limit < 1 || q.Limit > MaxLimit {
+			return q, &queryError{"limit", fmt.Sprintf("%q: want a number from 1 to %d", s, MaxLimit)}
+		}
+	}
+	if s := v.Get("wait"); s != "" {
+		if q.Wait, err = time.ParseDuration(s); err != nil || q.Wait < 0 || q.Wait > maxWait {
+			return q, &queryError{"wait", fmt.Sprintf("%q: want a duration up to %s", s, maxWait)}
+		}
+	}
+	switch s := v.Get("format"); s {
+	case "", "cloudevent":
+	case "record":
+		q.records = true
+	default:
+		return q, &queryError{"format", fmt.Sprintf("%q: want cloudevent or record", s)}
+	}
+	for field, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		if s := v.Get(field); s != "" {
+			if *at, err = time.Parse(time.RFC3339Nano, s); err != nil {
+				return q, &queryError{field, fmt.Sprintf("%q: want an instant such as 2026-03-08T07:30:00Z", s)}
+			}
 		}
 	}
 	for _, s := range v["stream"] {
@@ -214,13 +258,13 @@ func (h *Handler) parse(r *http.Request) (q query, err error) {
 		if err != nil {
 			return q, &queryError{"stream", fmt.Sprintf("%q: want the id of a run or job", s)}
 		}
-		q.streams = append(q.streams, id)
+		q.Streams = append(q.Streams, id)
 	}
 	after := v.Get("after")
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		after = last
 	}
-	q.from, err = h.place(r.Context(), after)
+	q.From, err = h.place(r.Context(), after)
 	return q, err
 }
 
@@ -245,44 +289,9 @@ func (h *Handler) place(ctx context.Context, after string) (eventstore.Cursor, e
 		}
 		return h.Log.After(ctx, position)
 	}
-	c, err := decodeCursor(after)
+	c, err := eventstore.ParseCursor(after)
 	if err != nil {
 		return c, &queryError{"after", "is neither a cursor of an earlier answer nor a position"}
 	}
 	return c, nil
-}
-
-func encodeCursor(c eventstore.Cursor) string {
-	b, err := json.Marshal(c)
-	if err != nil {
-		return "" // a Cursor holds numbers and text
-	}
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-func decodeCursor(s string) (c eventstore.Cursor, err error) {
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil {
-		return c, err
-	}
-	if err := json.Unmarshal(b, &c); err != nil {
-		return c, err
-	}
-	return c, c.Validate()
-}
-
-// filter makes events of the records that were asked for.
-func (q query) filter(deployment string, recs []eventstore.Recorded) []projections.CloudEvent {
-	events := make([]projections.CloudEvent, 0, len(recs))
-	for _, r := range recs {
-		if len(q.streams) > 0 && !slices.Contains(q.streams, r.StreamID) {
-			continue
-		}
-		e := projections.NewCloudEvent(deployment, r)
-		if len(q.types) > 0 && !slices.Contains(q.types, r.Type) && !slices.Contains(q.types, e.Type) {
-			continue
-		}
-		events = append(events, e)
-	}
-	return events
 }

@@ -56,7 +56,7 @@ func (w *world) add(t *testing.T, names ...string) {
 	}
 }
 
-func (w *world) get(t *testing.T, query string) (p page, status int, text string) {
+func (w *world) get(t *testing.T, query string) (p page[projections.CloudEvent], status int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.srv.URL+"/v1/events"+query, http.NoBody)
 	if err != nil {

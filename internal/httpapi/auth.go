@@ -7,6 +7,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/daybookhq/daybook/internal/client"
 )
 
 // principal is who sends a request.
@@ -26,54 +29,72 @@ func (a *api) admit(r *http.Request, scopes []Scope) (principal, *Problem) {
 	}
 	secret, given := bearer(r)
 	if !given {
-		return a.admitLoopback(r)
+		return a.admitLoopback(r, scopes)
 	}
 	if a.LocalToken != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(a.LocalToken)) == 1 {
 		return allowed(Token{Name: "local", Scopes: []Scope{ScopeWork}}, scopes)
+	}
+	if a.OwnerToken != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(a.OwnerToken)) == 1 {
+		return principal{actor: owner(r), token: true}, nil
 	}
 	token, live, err := a.tokens.lookup(r.Context(), secret)
 	switch {
 	case err != nil:
 		return principal{}, problemOf(err)
 	case !live:
-		return principal{}, challenge("the token is unknown, expired or revoked", `Bearer error="invalid_token"`)
+		return principal{}, challenge("the token is unknown, expired or revoked", `Bearer error="invalid_token", `, scopes)
 	}
 	return allowed(token, scopes)
+}
+
+// owner is who has the owner's token: whoever that request says. It is kept where
+// the address of the database is, which would let them write any name.
+func owner(r *http.Request) string {
+	name := r.Header.Get(client.ActorHeader)
+	if name == "" || len(name) > 256 || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) || !utf8.ValidString(name) {
+		return "token:owner"
+	}
+	return name
 }
 
 func allowed(t Token, scopes []Scope) (principal, *Problem) {
 	if slices.Contains(t.Scopes, ScopeAdmin) || slices.ContainsFunc(scopes, func(s Scope) bool { return slices.Contains(t.Scopes, s) }) {
 		return principal{actor: "token:" + t.Name, token: true}, nil
 	}
+	p := newProblem(kindForbidden, "the token "+t.Name+" does not have the scope "+listed(scopes, " or "))
+	return principal{}, p.header("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+listed(scopes, " ")+`"`)
+}
+
+func listed(scopes []Scope, between string) string {
 	words := make([]string, len(scopes))
 	for i, s := range scopes {
 		words[i] = string(s)
 	}
-	p := newProblem(kindForbidden, "the token "+t.Name+" does not have the scope "+strings.Join(words, " or "))
-	return principal{}, p.header("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+strings.Join(words, " ")+`"`)
+	return strings.Join(words, between)
 }
 
 // admitLoopback lets requests without a token in for as long as no token was
 // ever made, from this machine to this machine, and by one of its own names: a
 // page whose name was made to resolve to 127.0.0.1 comes from its own origin,
 // but under that name.
-func (a *api) admitLoopback(r *http.Request) (principal, *Problem) {
+func (a *api) admitLoopback(r *http.Request, scopes []Scope) (principal, *Problem) {
 	configured, err := a.tokens.Configured(r.Context())
 	switch {
 	case err != nil:
 		return principal{}, problemOf(err)
 	case configured:
-		return principal{}, challenge("a token is needed: Authorization: Bearer …", "Bearer")
+		return principal{}, challenge("a token is needed: Authorization: Bearer …", "Bearer ", scopes)
 	case !isLoopbackPeer(r):
-		return principal{}, challenge("without tokens the API answers this machine only: make one with `daybook token create`", "Bearer")
+		return principal{}, challenge("without tokens the API answers this machine only: make one with `daybook token create`", "Bearer ", scopes)
 	case !isLoopbackName(r.Host):
 		return principal{}, newProblem(kindHost, "without tokens the API answers under a loopback address or localhost only, not as "+shown(r.Host))
 	}
 	return principal{actor: loopbackActor}, nil
 }
 
-func challenge(detail, scheme string) *Problem {
-	return newProblem(kindUnauthorized, detail).header("WWW-Authenticate", scheme)
+// challenge says that a token with one of the scopes is wanted.
+func challenge(detail, scheme string, scopes []Scope) *Problem {
+	return newProblem(kindUnauthorized, detail).header("WWW-Authenticate", scheme+`scope="`+listed(scopes, " ")+`"`)
 }
 
 // bearer takes the token out of the request. Whatever else the header holds is

@@ -19,8 +19,13 @@ var wanted = map[string][]Scope{
 	"GET /v1/jobs": {ScopeRead}, "GET /v1/jobs/{name}": {ScopeRead}, "GET /v1/jobs/{name}/history": {ScopeRead}, "GET /v1/jobs/{name}/preview": {ScopeRead},
 	"GET /v1/jobs/{name}/explain": {ScopeRead}, "GET /v1/jobs/{name}/coverage": {ScopeRead},
 	"GET /v1/runs": {ScopeRead}, "GET /v1/runs/{id}": {ScopeRead}, "GET /v1/runs/{id}/events": {ScopeRead}, "GET /v1/runs/{id}/output": {ScopeRead},
+	"GET /v1/runs/{id}/outcome": {ScopeRead}, "GET /v1/status": {ScopeRead}, "GET /v1/engines": {ScopeRead}, "GET /v1/eras": {ScopeRead},
+	"GET /v1/parked-runs": {ScopeRead}, "GET /v1/outbox": {ScopeRead}, "GET /v1/projections": {ScopeRead}, "POST /v1/jobs:plan": {ScopeRead},
 	"GET /v1/queues": {ScopeRead}, "GET /v1/workers": {ScopeRead}, "GET /v1/retention": {ScopeRead}, "GET /v1/runs/{id}/lineage": {ScopeRead}, "GET /v1/events": {ScopeRead},
 
+	"POST /v1/jobs:apply": {ScopeAdmin}, "GET /v1/tokens": {ScopeAdmin}, "DELETE /v1/tokens/{name}": {ScopeAdmin},
+	"POST /v1/runs/{id}/unpark": {ScopeOperate}, "POST /v1/outbox/replay": {ScopeOperate}, "POST /v1/audit/verify": {ScopeOperate},
+	"POST /v1/projections/{name}/check": {ScopeOperate}, "POST /v1/projections/{name}/rebuild": {ScopeOperate},
 	"POST /v1/jobs": {ScopeAdmin}, "PUT /v1/jobs/{name}": {ScopeAdmin}, "DELETE /v1/jobs/{name}": {ScopeAdmin},
 	"POST /v1/jobs/{name}/pause": {ScopeOperate}, "POST /v1/jobs/{name}/resume": {ScopeOperate}, "POST /v1/jobs/{name}/backfill": {ScopeOperate},
 	"POST /v1/runs/{id}/cancel": {ScopeOperate}, "POST /v1/runs/{id}/retry": {ScopeOperate},

@@ -94,8 +94,11 @@ func (a *api) describeEvents(responses map[string]*huma.Response) {
 	a.huma.OpenAPI().AddOperation(&huma.Operation{OperationID: "list-events", Method: http.MethodGet, Path: "/v1/events", Tags: []string{"Events"},
 		Summary: "Read or follow the log", Description: "In commit-safe order. As Server-Sent Events when asked for text/event-stream.",
 		Security: []map[string][]string{{"token": {string(ScopeRead)}}},
-		Parameters: []*huma.Param{param("after", "query", "Events after this position"), param("type", "query", "Events of this type"),
-			param("stream", "query", "Events of this run or job"), param("Last-Event-ID", "header", "Goes on where a stream broke")},
+		Parameters: []*huma.Param{param("after", "query", "Goes on where a page ended: its next. Or a position, or now for the end of the log"), param("type", "query", "Events of this type"),
+			param("stream", "query", "Events of this run or job"), param("job", "query", "Events of the job of this name and of its runs"),
+			param("since", "query", "Events of this instant or later"), param("until", "query", "Events of this instant or earlier"),
+			param("limit", "query", "At most so many, up to 500"), param("wait", "query", "How long a page waits at the end of the log for an event, up to 25s"),
+			param("format", "query", "cloudevent, or record for events as they stand in the log"), param("Last-Event-ID", "header", "Goes on where a stream broke")},
 		Responses: responses})
 }
 

@@ -55,9 +55,15 @@ type Config struct {
 	// database knows; empty: there is none.
 	LocalToken string
 
-	Ready  func(ctx context.Context) error // why the process is not ready; nil if it is
-	Gather prometheus.Gatherer
-	Logger *slog.Logger
+	// OwnerToken is a bearer token of whoever started this process, that no
+	// database knows: it may do everything, in the name that the request gives.
+	OwnerToken string
+
+	Version string                          // of this process
+	Done    <-chan struct{}                 // closed when the server stops: what waits is answered; nil: never
+	Ready   func(ctx context.Context) error // why the process is not ready; nil if it is
+	Gather  prometheus.Gatherer
+	Logger  *slog.Logger
 }
 
 // api is the routes and what they use.
@@ -71,6 +77,8 @@ type api struct {
 	mux    *http.ServeMux
 	routes map[string]*route // by pattern
 	slots  chan struct{}
+	ended  *endings
+	longs  longOperations
 	cross  *http.CrossOriginProtection
 }
 
@@ -80,6 +88,7 @@ type route struct {
 	creates bool          // takes an Idempotency-Key
 	limit   int64         // of the body, in bytes
 	timeout time.Duration // 0: none, for what has a time of its own
+	waits   bool          // most of the time: takes no place from requests that are served
 }
 
 const (
@@ -112,6 +121,7 @@ func newAPI(c Config) *api {
 	a.keys = &idempotencyKeys{pool: c.Store.Pool(), busy: requestTimeout + 10*time.Second}
 	a.read = projections.NewReader(c.Store)
 	a.audit = evidence.New(c.Store)
+	a.ended = newEndings(c.Store)
 	a.build()
 	return a
 }
@@ -126,6 +136,11 @@ func (a *api) build() {
 	a.runRoutes()
 	a.runChangeRoutes()
 	a.operationRoutes()
+	a.applyRoutes()
+	a.outcomeRoutes()
+	a.outboxRoutes()
+	a.evidenceRoutes()
+	a.tokenRoutes()
 	a.workRoutes()
 	if a.Events != nil {
 		a.plain("GET /v1/events", &route{scopes: []Scope{ScopeRead}}, a.Events.ServeHTTP)

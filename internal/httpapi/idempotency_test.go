@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -129,37 +130,65 @@ func TestEveryCreationTakesAKey(t *testing.T) {
 	s.want(http.StatusCreated, "POST", "/v1/jobs/report/runs", "", idempotencyHeader, "run")
 	s.finish("default", "noop")
 	run := "/v1/runs/" + strings.TrimPrefix(s.want(http.StatusCreated, "POST", "/v1/jobs/report/runs", "", idempotencyHeader, "run").Header.Get("Location"), "/v1/runs/")
-	for path, body := range map[string]string{
-		"/v1/jobs":                   `{"name": "other", "kind": "noop"}`,
-		"/v1/jobs/report/runs":       `{}`,
-		"/v1/jobs/report/runs:batch": `{"runs": [{}, {}, {"key": "own"}]}`,
-		"/v1/jobs/report/backfill":   `{"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T02:00:00Z"}`,
-		run + "/retry":               `{"reason": "again"}`,
-	} {
-		first := s.do("POST", path, body, idempotencyHeader, path)
+	waiting := "/v1/runs/" + s.run("report").String()
+	apply := `{"definitions": [{"spec": ` + string(s.want(http.StatusOK, "GET", "/v1/jobs/report", "").spec(t)) + `}], "owner": ""}`
+	routes := map[string]string{
+		"POST /v1/jobs":                   `{"name": "other", "kind": "noop"}`,
+		"POST /v1/jobs:apply":             strings.Replace(apply, `"name":"report"`, `"name":"third"`, 1),
+		"POST /v1/jobs/report/runs":       `{}`,
+		"POST /v1/jobs/report/runs:batch": `{"runs": [{}, {}, {"key": "own"}]}`,
+		"POST /v1/jobs/report/backfill":   `{"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T02:00:00Z"}`,
+		"POST /v1/jobs/report/pause":      `{"reason": "enough"}`,
+		"POST /v1/jobs/report/resume":     `{}`,
+		"DELETE /v1/jobs/gone":            "",
+		"POST " + run + "/retry":          `{"reason": "again"}`,
+		"POST " + waiting + "/cancel":     `{"reason": "enough"}`,
+		"POST " + waiting + "/unpark":     "",
+		"POST /v1/outbox/replay":          `{"all": true}`,
+	}
+	s.job("gone")
+	for route, body := range routes {
+		method, path, _ := strings.Cut(route, " ")
+		first := s.do(method, path, body, idempotencyHeader, path)
 		events := s.count("SELECT count(*) FROM events")
-		again := s.do("POST", path, body, idempotencyHeader, path)
+		again := s.do(method, path, body, idempotencyHeader, path)
 		if first.StatusCode >= 300 || again.StatusCode != first.StatusCode || string(again.body) != string(first.body) || again.Header.Get(replayedHeader) != "true" {
 			t.Errorf("%s: %s %s, again %s %s", path, first.Status, first.body, again.Status, again.body)
 		}
 		// Without the kept answer, nothing is made anew either.
 		s.exec("DELETE FROM idempotency_keys")
-		if got := s.do("POST", path, body, idempotencyHeader, path); got.StatusCode >= 300 {
+		if got := s.do(method, path, body, idempotencyHeader, path); got.StatusCode >= 300 {
 			t.Errorf("%s: %s %s", path, got.Status, got.body)
 		}
 		if n := s.count("SELECT count(*) FROM events"); n != events {
 			t.Errorf("%s: the repetition made %d events", path, n-events)
 		}
 	}
+	s.newToken("old", ScopeRead)
+	s.token = s.newToken("admin", ScopeAdmin)
+	for range 2 {
+		s.want(http.StatusOK, "DELETE", "/v1/tokens/old", "", idempotencyHeader, "revoke")
+	}
+	s.refused(kindNotFound, "DELETE", "/v1/tokens/old", "", idempotencyHeader, "another")
 	creating := 0
 	for _, r := range s.api.routes {
 		if r.creates {
 			creating++
 		}
 	}
-	if creating != 5 {
+	if creating != len(routes)+1 {
 		t.Errorf("%d routes take a key: add the new one above", creating)
 	}
+}
+
+// spec is the definition in a job's answer.
+func (a answer) spec(t *testing.T) []byte {
+	t.Helper()
+	var job struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	a.into(t, &job)
+	return job.Spec
 }
 
 func TestExpiredKeysGo(t *testing.T) {

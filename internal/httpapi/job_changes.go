@@ -77,11 +77,11 @@ func (a *api) jobChangeRoutes() {
 	handle(a, operation{id: "put-job", method: http.MethodPut, path: "/v1/jobs/{name}", tag: tagJobs, scopes: admin, body: a.definitionBody(),
 		statuses: []int{http.StatusOK, http.StatusCreated}, summary: "Make the job of this name be as defined",
 		description: "As apply-job. In JSON, the body may leave the name out. With If-Match, only the version that was read is replaced."}, a.putJob)
-	handle(a, operation{id: "archive-job", method: http.MethodDelete, path: "/v1/jobs/{name}", tag: tagJobs, scopes: admin,
+	handle(a, operation{id: "archive-job", method: http.MethodDelete, path: "/v1/jobs/{name}", tag: tagJobs, scopes: admin, creates: true,
 		summary: "Archive a job", description: "Its instants do not count any more, its waiting runs are cancelled, its history stays."}, a.archiveJob)
-	handle(a, operation{id: "pause-job", method: http.MethodPost, path: "/v1/jobs/{name}/pause", tag: tagJobs, scopes: operate,
+	handle(a, operation{id: "pause-job", method: http.MethodPost, path: "/v1/jobs/{name}/pause", tag: tagJobs, scopes: operate, creates: true,
 		summary: "Pause a job", description: "Its instants do not count until it is resumed, and are not made up for."}, a.pauseJob)
-	handle(a, operation{id: "resume-job", method: http.MethodPost, path: "/v1/jobs/{name}/resume", tag: tagJobs, scopes: operate,
+	handle(a, operation{id: "resume-job", method: http.MethodPost, path: "/v1/jobs/{name}/resume", tag: tagJobs, scopes: operate, creates: true,
 		summary: "Resume a job"}, a.resumeJob)
 	handle(a, operation{id: "backfill-job", method: http.MethodPost, path: "/v1/jobs/{name}/backfill", tag: tagJobs, scopes: operate, creates: true,
 		summary: "Make runs for past instants that have none", description: "The oldest first. An instant gets one run, however often it is asked for: " +

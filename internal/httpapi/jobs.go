@@ -157,13 +157,14 @@ func jobOf(j eventstore.JobDetail) client.Job {
 func (a *api) jobHistory(ctx context.Context, in *struct {
 	JobPath
 	Paging
+	Before int `query:"before" minimum:"1" doc:"Only those before this version"`
 }) (*eventListOutput, error) {
 	list := "history of " + in.Name
 	after, err := resume(in.Cursor, list)
 	if err != nil {
 		return nil, err
 	}
-	before := 0
+	before := in.Before
 	if after != "" {
 		if before, err = strconv.Atoi(after); err != nil || before < 1 {
 			return nil, newProblem(kindCursor, "the cursor is none that this list returned")
@@ -185,7 +186,7 @@ func historyOf(category domain.Category, all []projections.HistoryEvent) []clien
 	out := make([]client.Event, len(all))
 	for i, h := range all {
 		out[i] = client.Event{
-			Position: h.Position, Category: category, StreamID: h.StreamID, Version: h.Version, Type: h.Type, At: h.At,
+			Position: h.Position, Era: h.Era, Category: category, StreamID: h.StreamID, Version: h.Version, Type: h.Type, At: h.At,
 			Actor: h.Actor, Correlation: h.Correlation, Causation: h.Causation, Data: h.Data,
 		}
 	}

@@ -53,9 +53,9 @@ func TestWhatIsNotKnownIsRefused(t *testing.T) {
 		path = strings.NewReplacer("{name}", "report", "{id}", "00000000-0000-7000-8000-000000000000").Replace(path)
 		s.refused(kindInvalid, method, path+"?nobody=knows", "")
 	}
-	s.refused(kindNotFound, "GET", "/v2/jobs", "")
-	s.refused(kindNotFound, "GET", "/v1/jobs/report/nothing", "")
-	s.refused(kindNotFound, "POST", "/v1/work/nothing", "{}")
+	s.refused(kindNoPath, "GET", "/v2/jobs", "")
+	s.refused(kindNoPath, "GET", "/v1/jobs/report/nothing", "")
+	s.refused(kindNoPath, "POST", "/v1/work/nothing", "{}")
 	if p := s.want(http.StatusMethodNotAllowed, "PATCH", "/v1/jobs/report", "{}"); !strings.Contains(p.Header.Get("Allow"), "PUT") {
 		t.Errorf("Allow: %s", p.Header.Get("Allow"))
 	}

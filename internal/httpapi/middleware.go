@@ -69,7 +69,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // bounded serves a request that has to come to an end.
 func (a *api) bounded(w http.ResponseWriter, r *http.Request, known *route) {
-	if len(known.scopes) > 0 && known.scopes[0] != ScopeWork {
+	if len(known.scopes) > 0 && known.scopes[0] != ScopeWork && !known.waits {
 		select {
 		case a.slots <- struct{}{}:
 			defer func() { <-a.slots }()
@@ -102,9 +102,9 @@ func (a *api) unrouted(w http.ResponseWriter, r *http.Request) {
 		allow := rec.header.Get("Allow")
 		a.refuse(w, r, newProblem(kindMethod, fmt.Sprintf("%s is not among the methods of this path: %s", r.Method, allow)).header("Allow", allow))
 	case http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		a.refuse(w, r, newProblem(kindNotFound, "there is no such path; perhaps "+rec.header.Get("Location")))
+		a.refuse(w, r, newProblem(kindNoPath, "there is no such path; perhaps "+rec.header.Get("Location")))
 	default:
-		a.refuse(w, r, newProblem(kindNotFound, "there is no such path: /docs lists them"))
+		a.refuse(w, r, newProblem(kindNoPath, "there is no such path: /docs lists them"))
 	}
 }
 

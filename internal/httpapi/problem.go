@@ -36,6 +36,8 @@ const (
 	kindHost          kind = "host-not-allowed"
 	kindNotFound      kind = "not-found"
 	kindRetired       kind = "retired"
+	kindNoPath        kind = "unknown-path"
+	kindInProgress    kind = "operation-in-progress"
 	kindMethod        kind = "method-not-allowed"
 	kindNotAcceptable kind = "not-acceptable"
 	kindArchived      kind = "job-archived"
@@ -70,8 +72,10 @@ var kinds = map[kind]struct {
 	kindForbidden:     {403, "The token does not have the scope that the operation needs."},
 	kindCrossOrigin:   {403, "A browser sent the request for a page of another origin."},
 	kindHost:          {403, "Without tokens, the API answers on this machine's loopback addresses and under their names only."},
-	kindNotFound:      {404, "There is no such path, job, run or output."},
 	kindRetired:       {410, "The log has let go of what was asked for, which was older than it is kept. The answer names the low mark or the file that it was exported to."},
+	kindNotFound:      {404, "There is no such job, run, output, token or projection."},
+	kindNoPath:        {404, "There is no such path in this version of the API."},
+	kindInProgress:    {409, "Such an operation is under way: one at a time is."},
 	kindMethod:        {405, "The path exists, but not for this method. The header Allow lists those that it has."},
 	kindNotAcceptable: {406, "None of the media types that the request accepts can be given."},
 	kindArchived:      {409, "The job is archived. Applying a definition brings it back."},
@@ -109,6 +113,9 @@ type Problem struct {
 	Instance  string      `json:"instance,omitempty" doc:"Path of the request"`
 	RequestID string      `json:"request_id,omitempty" doc:"Id of the request, as in the server's log"`
 	Errors    []Violation `json:"errors,omitempty" doc:"Every violation"`
+
+	Conflicts []client.Conflict `json:"conflicts,omitempty" doc:"Of job-owned: the jobs, and what owns them"`
+	State     domain.State      `json:"state,omitempty" doc:"Of run-finished and run-not-finished: the run's"`
 
 	headers http.Header
 	cause   error // for the log
@@ -222,13 +229,25 @@ func refusalOf(err error) *Problem {
 		return definitionProblem(e)
 	}
 	if e, ok := errors.AsType[*client.ConflictError](err); ok {
-		return newProblem(kindOwned, e.Error())
+		p := newProblem(kindOwned, e.Error())
+		p.Conflicts = e.Conflicts
+		return p
 	}
 	if e, ok := errors.AsType[*client.FinishedError](err); ok {
-		return newProblem(kindFinished, e.Error())
+		p := newProblem(kindFinished, e.Error())
+		p.State = e.State
+		return p
 	}
 	if e, ok := errors.AsType[*client.NotFinishedError](err); ok {
-		return newProblem(kindNotFinished, e.Error())
+		p := newProblem(kindNotFinished, e.Error())
+		p.State = e.State
+		return p
+	}
+	if e, ok := errors.AsType[*projections.UnknownProjectionError](err); ok {
+		return newProblem(kindNotFound, e.Error())
+	}
+	if errors.Is(err, projections.ErrRebuilding) {
+		return newProblem(kindInProgress, err.Error())
 	}
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return protocolProblem(e)

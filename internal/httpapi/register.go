@@ -63,6 +63,8 @@ type operation struct {
 	description      string
 	scopes           []Scope
 	creates          bool
+	waits            bool          // mostly: see route
+	long             bool          // answers with lines for as long as it takes
 	limit            int64         // 0: maxJSON
 	timeout          time.Duration // 0: requestTimeout
 	statuses         []int         // of success, the standard one first; none: 200
@@ -74,10 +76,10 @@ func handle[I, O any](a *api, o operation, h func(ctx context.Context, in *I) (*
 	if o.limit == 0 {
 		o.limit = maxJSON
 	}
-	if o.timeout == 0 {
+	if o.timeout == 0 && !o.long {
 		o.timeout = requestTimeout
 	}
-	a.routes[o.method+" "+o.path] = &route{scopes: o.scopes, creates: o.creates, limit: o.limit, timeout: o.timeout}
+	a.routes[o.method+" "+o.path] = &route{scopes: o.scopes, creates: o.creates, limit: o.limit, timeout: o.timeout, waits: o.waits}
 	op := a.described(o)
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := h(ctx, in)
@@ -109,6 +111,9 @@ func (a *api) described(o operation) huma.Operation {
 			Description: "A problem",
 			Content:     map[string]*huma.MediaType{problemType: {Schema: registry.Schema(reflect.TypeFor[Problem](), true, "Problem")}},
 		}},
+	}
+	if o.long {
+		op.Responses["200"] = &huma.Response{Description: "Lines of JSON", Content: map[string]*huma.MediaType{jsonLines: {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}}}
 	}
 	if len(o.statuses) > 0 {
 		op.DefaultStatus = o.statuses[0]

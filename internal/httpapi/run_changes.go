@@ -25,6 +25,8 @@ type runRequest struct {
 	Key  string          `json:"key,omitempty" maxLength:"256" doc:"The same key of the same job gives the same run; absent: one of its own"`
 	At   *time.Time      `json:"at,omitempty" doc:"When the run becomes ready; absent or past: now"`
 	Args json.RawMessage `json:"args,omitempty" doc:"Arguments, any JSON; absent: the job's"`
+
+	Reason string `json:"reason,omitempty" maxLength:"1024" doc:"Why, for the record"`
 }
 
 type requestedOutput struct {
@@ -68,7 +70,7 @@ func (a *api) runChangeRoutes() {
 		statuses: []int{http.StatusCreated, http.StatusOK}, summary: "Ask for a run of a job", description: "200 if the key had its run already."}, a.requestRun)
 	handle(a, operation{id: "request-runs", method: http.MethodPost, path: "/v1/jobs/{name}/runs:batch", tag: tagRuns, scopes: enqueue, creates: true, limit: maxBatch,
 		summary: "Ask for up to 1000 runs of a job", description: "Each on its own: one that is refused takes no other down with it."}, a.requestRuns)
-	handle(a, operation{id: "cancel-run", method: http.MethodPost, path: "/v1/runs/{id}/cancel", tag: tagRuns, scopes: operate,
+	handle(a, operation{id: "cancel-run", method: http.MethodPost, path: "/v1/runs/{id}/cancel", tag: tagRuns, scopes: operate, creates: true,
 		summary: "Cancel a run", description: "One that has not started ends at once. The worker of one that has is asked to end it."}, a.cancelRun)
 	handle(a, operation{id: "retry-run", method: http.MethodPost, path: "/v1/runs/{id}/retry", tag: tagRuns, scopes: operate, creates: true,
 		statuses: []int{http.StatusCreated, http.StatusOK}, summary: "Run a finished run again", description: "A new run with the same arguments; 200 if the key had its run already."}, a.retryRun)
@@ -108,7 +110,7 @@ func requested(t client.Triggered) *requestedOutput {
 // item is the request for the engine. Where the caller gave an Idempotency-Key
 // and no key, the run's is made from that: the schema sees to the rest.
 func (q *runRequest) item(ctx context.Context, job string, n int) protocol.EnqueueItem {
-	it := protocol.EnqueueItem{Job: job, Key: q.Key, Args: q.Args}
+	it := protocol.EnqueueItem{Job: job, Key: q.Key, Args: q.Args, Reason: q.Reason}
 	if k := callOf(ctx).keyed; it.Key == "" && k != nil {
 		it.Key = k.runKey(n)
 	}

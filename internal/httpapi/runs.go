@@ -31,7 +31,14 @@ type runOutput struct {
 	Body   projections.RunDetail
 }
 
-type textOutput struct{ Body client.Output }
+type textOutput struct{ Body attemptText }
+
+// attemptText is the output with its bytes, where they were asked for.
+type attemptText struct {
+	client.Output
+	Head []byte `json:"head,omitempty" doc:"The beginning of what was written, as base64"`
+	Tail []byte `json:"tail,omitempty" doc:"The end of what was written, as base64"`
+}
 
 func (a *api) runRoutes() {
 	handle(a, operation{id: "list-runs", method: http.MethodGet, path: "/v1/runs", tag: tagRuns, scopes: []Scope{ScopeRead},
@@ -126,7 +133,8 @@ func (a *api) lineage(ctx context.Context, in *RunPath) (*lineageOutput, error) 
 
 func (a *api) runText(ctx context.Context, in *struct {
 	RunPath
-	Attempt int `query:"attempt" minimum:"0" doc:"The attempt; the last one that wrote something if absent"`
+	Attempt int  `query:"attempt" minimum:"0" doc:"The attempt; the last one that wrote something if absent"`
+	Bytes   bool `query:"bytes" doc:"The bytes, too: text has replacement characters for what is not UTF-8"`
 }) (*textOutput, error) {
 	found, err := a.read.RunOutput(ctx, in.ID, in.Attempt)
 	if err != nil {
@@ -144,7 +152,11 @@ func (a *api) runText(ctx context.Context, in *struct {
 		gap = fmt.Sprintf("\n[%d bytes were not kept]\n", o.Omitted)
 	}
 	o.Text = strings.ToValidUTF8(string(found.Head), "\ufffd") + gap + strings.ToValidUTF8(string(found.Tail), "\ufffd")
-	return &textOutput{o}, nil
+	out := &textOutput{attemptText{Output: o}}
+	if in.Bytes {
+		out.Body.Head, out.Body.Tail = found.Head, found.Tail
+	}
+	return out, nil
 }
 
 // storable refuses what the database would: a text parameter must not end as a

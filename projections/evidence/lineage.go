@@ -18,15 +18,15 @@ import (
 // Lineage is where a run comes from and what came of it.
 type Lineage struct {
 	Job        string              `json:"job"`
-	Definition *Definition         `json:"definition"`       // that the run followed
+	Definition *FollowedDefinition         `json:"definition"`       // that the run followed
 	Before     []Ancestor          `json:"before,omitempty"` // the runs that it is a retry of, the first one first
 	Run        Ancestor            `json:"run"`
 	Attempts   []projections.Claim `json:"attempts"`
 	After      []Ancestor          `json:"after,omitempty"` // runs that are retries of it
 }
 
-// Definition is a version of a job's definition and who made it.
-type Definition struct {
+// FollowedDefinition is a version of a job's definition and who made it.
+type FollowedDefinition struct {
 	Version int       `json:"version"`
 	At      time.Time `json:"at"`
 	Actor   string    `json:"actor"`
@@ -111,7 +111,7 @@ func (a *Auditor) ancestor(ctx context.Context, id uuid.UUID) (projections.RunDe
 }
 
 // definition finds a version in the job's stream; nil if it is not there.
-func (a *Auditor) definition(ctx context.Context, job uuid.UUID, version int) (*Definition, error) {
+func (a *Auditor) definition(ctx context.Context, job uuid.UUID, version int) (*FollowedDefinition, error) {
 	recs, err := a.store.ReadStream(ctx, domain.CategoryJob, job)
 	if err != nil && !errors.Is(err, eventstore.ErrNotFound) {
 		return nil, err
@@ -124,7 +124,7 @@ func (a *Auditor) definition(ctx context.Context, job uuid.UUID, version int) (*
 		if err != nil {
 			return nil, fmt.Errorf("job %s version %d: %w", job, version, err)
 		}
-		d := &Definition{Version: version, At: rec.At, Actor: rec.Actor}
+		d := &FollowedDefinition{Version: version, At: rec.At, Actor: rec.Actor}
 		switch e := e.(type) {
 		case domain.JobCreated:
 			d.Reason = e.Reason

@@ -212,6 +212,8 @@ type EnqueueItem struct {
 	Key  string          `json:"key,omitempty"` // the same key gives the same run; absent: one is generated
 	At   Time            `json:"at,omitzero"`   // absent: now
 	Args json.RawMessage `json:"args,omitempty"`
+
+	Reason string `json:"reason,omitempty"` // for the record
 }
 
 // EnqueueResult names the run. Created is false if its key had one already.
