@@ -18,7 +18,7 @@ import (
 // Lineage is where a run comes from and what came of it.
 type Lineage struct {
 	Job        string              `json:"job"`
-	Definition *FollowedDefinition         `json:"definition"`       // that the run followed
+	Definition *FollowedDefinition `json:"definition"`       // that the run followed
 	Before     []Ancestor          `json:"before,omitempty"` // the runs that it is a retry of, the first one first
 	Run        Ancestor            `json:"run"`
 	Attempts   []projections.Claim `json:"attempts"`
