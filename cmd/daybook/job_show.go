@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/client"
 	"github.com/daybookhq/daybook/internal/executor"
 )
@@ -40,6 +42,8 @@ func newJobShow(a *app) *cobra.Command {
 					job, err = c.JobAsOf(ctx, args[0], at)
 				}
 				switch {
+				case errors.Is(err, eventstore.ErrNotFound) && !at.IsZero():
+					return &exitError{code: exitNotFound, err: fmt.Errorf("there was no job %q at %s", plain(args[0]), a.clock(at))}
 				case err != nil:
 					return noSuchJob(ctx, c, args[0], err)
 				case out == asID:
