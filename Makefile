@@ -39,6 +39,10 @@ race: withpg ## Run all tests with the race detector
 restore: ## Lose databases and bring them back as docs/operations.md says
 	@DAYBOOK_RESTORE_ALL=1 go test -count=1 -timeout $(TIMEOUT) ./internal/restoretest
 
+.PHONY: skew
+skew: withpg ## Run engines and a worker whose clocks are off by up to 400 days, over a database whose clock jumps
+	@exec bin/withpg -- go test -count=1 -v -tags skew -timeout $(TIMEOUT) -run TestReplicasWithSkewedClocks ./eventstore
+
 SOAK_MINUTES ?= 10
 
 .PHONY: soak
@@ -53,6 +57,7 @@ shell: withpg ## Open a shell with a throw-away PostgreSQL, for single tests and
 lint: ## Check formatting, go vet, staticcheck
 	@bad=$$(gofmt -l .); [[ -z "$$bad" ]] || { echo "not formatted (gofmt -w):"; echo "$$bad"; exit 1; }
 	@go vet ./...
+	@go vet -tags skew ./eventstore
 	@GOOS=darwin go vet ./internal/devpg ./internal/executor
 	@$(STATICCHECK) ./...
 
