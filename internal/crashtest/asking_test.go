@@ -20,6 +20,9 @@ import (
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
 )
 
+// client keeps no connection: the far end dies often.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // asker asks engines for runs over HTTP, and cancels some, until it is stopped.
 // It repeats a request under the same key until it has an answer.
 type asker struct {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
+	"github.com/daybookhq/daybook/internal/proctest"
 )
 
 // TestControl does nothing: every run is executed one time.
@@ -62,7 +63,7 @@ func TestClockMoved(t *testing.T) {
 	if len(libs) == 0 {
 		missing(t, "clock", "the database's clock cannot be moved without libfaketime (apt-get install libfaketime)")
 	}
-	file := filepath.Join(shortDir(t), "clock")
+	file := filepath.Join(proctest.ShortDir(t), "clock")
 	set := func(offset time.Duration) {
 		if err := os.WriteFile(file, fmt.Appendf(nil, "%+d\n", int(offset.Seconds())), 0o644); err != nil {
 			t.Fatal(err)
@@ -141,7 +142,7 @@ func (c *cluster) ask(runs int, due time.Time) {
 				} `json:"runs"`
 			}
 			url := httpURL(c.ports[from/batch%replicas]) + "/v1/jobs/" + asked + "/runs:batch"
-			for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+			for deadline := time.Now().Add(proctest.Patience); ; time.Sleep(100 * time.Millisecond) {
 				status, err := post(context.Background(), url, map[string]any{"runs": items}, &got)
 				if err == nil && status == http.StatusOK {
 					break

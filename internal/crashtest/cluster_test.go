@@ -20,6 +20,7 @@ import (
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
 	"github.com/daybookhq/daybook/internal/pgtest"
+	"github.com/daybookhq/daybook/internal/proctest"
 )
 
 // cluster is several engines and workers over one PostgreSQL and one NATS server,
@@ -31,10 +32,10 @@ type cluster struct {
 	work    *workload
 	pg      *pgtest.Cluster
 	db      *pgtest.DB
-	nats    *broker
+	nats    *proctest.NATS
 	ports   []int // of the engines
-	engines []*process
-	workers []*process // replicas of the built-in one, then as many with a witness
+	engines []*proctest.Process
+	workers []*proctest.Process // replicas of the built-in one, then as many with a witness
 	seen    *witnesses
 	store   *eventstore.Store
 	admin   *pgxpool.Pool
@@ -60,7 +61,7 @@ const replicas = 2
 
 func newCluster(t *testing.T, r *rand.Rand, o options) *cluster {
 	t.Helper()
-	dir := shortDir(t)
+	dir := proctest.ShortDir(t)
 	c := &cluster{t: t, r: r, dir: dir, links: map[string][]*link{}, letGo: func() {}, options: o}
 	c.held = cmp.Or(o.held, 4*time.Second)
 	c.program, c.jobs = cmp.Or(o.program, binary), cmp.Or(o.jobs, setting(t, jobsVar, 60))
@@ -75,16 +76,16 @@ func newCluster(t *testing.T, r *rand.Rand, o options) *cluster {
 	c.db = c.pg.New(t)
 	c.admin = c.db.Pool(t, "")
 	watchOutbox(t, c.admin)
-	c.nats = startBroker(t, natsDir)
-	c.engines, c.workers = make([]*process, replicas), make([]*process, 2*replicas)
+	c.nats = proctest.StartNATS(t, natsDir)
+	c.engines, c.workers = make([]*proctest.Process, replicas), make([]*proctest.Process, 2*replicas)
 	for i := range replicas {
-		c.ports = append(c.ports, freePort(t))
+		c.ports = append(c.ports, proctest.FreePort(t))
 		c.join(engineDatabase, c.dialDatabase)
-		c.join(engineBroker, toPort(c.nats.port))
+		c.join(engineBroker, toPort(c.nats.Port()))
 		c.startEngine(i)
 	}
 	for i := range 2 * replicas {
-		c.join(workerBroker, toPort(c.nats.port))
+		c.join(workerBroker, toPort(c.nats.Port()))
 		c.join(workerEngine, toPort(c.ports[i%replicas]))
 	}
 	for i := range replicas {
@@ -146,14 +147,14 @@ func (c *cluster) end(s judge.Settings) judge.History {
 	h.Settings.Healed, h.Settings.CommitsLost = c.healed, c.commitsLost()
 	readDispatches(c.t, c.admin, &h)
 	if !slices.ContainsFunc(c.faults, func(f judge.Fault) bool { return losesEvents[f.Kind] }) {
-		h.Feed = readFeed(c.t, c.nats.url(), len(h.Events))
+		h.Feed = readFeed(c.t, c.nats.URL(), len(h.Events))
 	}
 	c.store.Close()
 	c.admin.Close()
-	for _, p := range append(append([]*process{}, c.workers...), c.engines...) {
-		p.stop(patience)
+	for _, p := range append(append([]*proctest.Process{}, c.workers...), c.engines...) {
+		p.Stop()
 	}
-	c.nats.stop(patience)
+	c.nats.Stop()
 	if err := c.seen.read(&h); err != nil {
 		c.t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func (c *cluster) leftovers(left map[string]int) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		messages, pending, err := undelivered(c.nats.url())
+		messages, pending, err := undelivered(c.nats.URL())
 		left[judge.OpenTransactions], left["messages to workers"], left["unacknowledged messages"] = open, messages, pending
 		if err == nil && open+messages+pending == 0 || time.Now().After(deadline) {
 			if err != nil {
@@ -189,7 +190,7 @@ func (c *cluster) startEngine(i int, env ...string) {
 	c.t.Helper()
 	database := fmt.Sprintf("postgres://daybook_engine@127.0.0.1:%d/%s?sslmode=disable", c.links[engineDatabase][i].port(), c.db.Name)
 	env = append(env, "DATABASE_URL="+database, "NATS_URL="+natsURL(c.links[engineBroker][i].port()))
-	c.engines[i] = launch(c.t, c.dir, fmt.Sprintf("engine-%d", i), c.program, env, "serve", "--nats-replicas", "1",
+	c.engines[i] = proctest.Launch(c.t, c.dir, fmt.Sprintf("engine-%d", i), c.program, env, "serve", "--nats-replicas", "1",
 		"--http", fmt.Sprintf("127.0.0.1:%d", c.ports[i]), "--lease", leases)
 }
 
@@ -203,19 +204,19 @@ func (c *cluster) startWorker(i int) {
 		return
 	}
 	env := []string{"NATS_URL=" + broker, "DAYBOOK_URL=" + engine}
-	c.workers[i] = launch(c.t, c.dir, fmt.Sprintf("worker-%d", i), c.program, env, "worker", "--allow-exec", "--slots", "16")
+	c.workers[i] = proctest.Launch(c.t, c.dir, fmt.Sprintf("worker-%d", i), c.program, env, "worker", "--allow-exec", "--slots", "16")
 }
 
 // logs are the files that the processes wrote.
 func (c *cluster) logs() (names []string) {
 	for _, p := range c.processes() {
-		names = append(names, p.log)
+		names = append(names, p.Log())
 	}
 	return names
 }
 
-func (c *cluster) processes() []*process {
-	return append(append([]*process{c.nats.process}, c.engines...), c.workers...)
+func (c *cluster) processes() []*proctest.Process {
+	return append(append([]*proctest.Process{c.nats.Process}, c.engines...), c.workers...)
 }
 
 // backends are the server's processes that work for the engines.

@@ -15,16 +15,17 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
+	"github.com/daybookhq/daybook/internal/proctest"
 )
 
 // dev is `daybook dev`, which is killed and started again.
 type dev struct {
-	*process
+	*proctest.Process
 	t      *testing.T
 	dir    string
 	port   int
 	work   *workload
-	worker *process // beside it, and never killed
+	worker *proctest.Process // beside it, and never killed
 	file   devFile
 	faults []judge.Fault
 	starts []time.Duration // from exec to ready
@@ -39,7 +40,7 @@ type devFile struct {
 
 func (d *dev) start() {
 	d.t.Helper()
-	d.process = launch(d.t, d.dir, "dev", binary, nil, "dev", "--data", filepath.Join(d.dir, "data"), "--http", fmt.Sprintf("127.0.0.1:%d", d.port),
+	d.Process = proctest.Launch(d.t, d.dir, "dev", binary, nil, "dev", "--data", filepath.Join(d.dir, "data"), "--http", fmt.Sprintf("127.0.0.1:%d", d.port),
 		"--slots", "32", "--log-level", "info", "--lease", leases)
 }
 
@@ -48,24 +49,24 @@ func (d *dev) start() {
 func (d *dev) awaitReady() {
 	d.t.Helper()
 	began := time.Now()
-	await(d.t, "dev is ready", []*process{d.process}, func() (bool, string) {
+	proctest.Await(d.t, "dev is ready", []*proctest.Process{d.Process}, func() (bool, string) {
 		b, err := os.ReadFile(filepath.Join(d.dir, "data", "dev.json"))
 		if err != nil {
 			return false, err.Error()
 		}
 		var f devFile
-		if err := json.Unmarshal(b, &f); err != nil || f.PID != d.pid() {
+		if err := json.Unmarshal(b, &f); err != nil || f.PID != d.PID() {
 			return false, fmt.Sprintf("dev.json is of process %d: %v", f.PID, err)
 		}
 		d.file = f
-		return ready(f.HTTP)
+		return proctest.Ready(f.HTTP)
 	})
 	d.starts = append(d.starts, time.Since(began))
 }
 
 // postgres finds the private server's processes, the postmaster first.
 func (d *dev) postgres() (postmaster int, backends []int) {
-	for _, pid := range family(d.pid()) {
+	for _, pid := range family(d.PID()) {
 		program := programOf(pid)
 		switch {
 		case strings.Contains(program, "-D "+filepath.Join(d.dir, "data", "postgres")):
@@ -88,19 +89,19 @@ func (d *dev) fault(r *rand.Rand, kind string) {
 	d.t.Logf("%s", kind)
 	switch kind {
 	case "everything":
-		d.annihilate()
+		annihilate(d.Process)
 		d.start()
 	case "dev":
-		d.kill(syscall.SIGKILL)
+		d.Kill()
 		d.start()
 	case "stopped": // as an operator does
-		d.stop(patience)
+		d.Stop()
 		d.start()
 	case "twice": // the second time while it recovers
-		d.annihilate()
+		annihilate(d.Process)
 		d.start()
 		time.Sleep(between(r, 0, 1500*time.Millisecond))
-		d.annihilate()
+		annihilate(d.Process)
 		d.start()
 	case "postmaster": // its backends follow
 		_ = syscall.Kill(postmaster, syscall.SIGKILL)
@@ -109,12 +110,12 @@ func (d *dev) fault(r *rand.Rand, kind string) {
 		_ = syscall.Kill(backends[r.IntN(len(backends))], syscall.SIGKILL)
 		awaitGone(d.t, "backends", backends)
 	}
-	if d.file.PID != d.pid() {
+	if d.file.PID != d.PID() {
 		d.awaitReady()
 	} else {
-		await(d.t, "dev works again", []*process{d.process}, func() (bool, string) { return ready(d.file.HTTP) })
+		proctest.Await(d.t, "dev works again", []*proctest.Process{d.Process}, func() (bool, string) { return proctest.Ready(d.file.HTTP) })
 	}
-	d.work.await(d.t, d.process, d.worker)
+	d.work.await(d.t, d.Process, d.worker)
 	d.faults = append(d.faults, judge.Fault{Kind: kind, Window: judge.Window{From: from, Until: time.Now()}})
 }
 
@@ -123,24 +124,24 @@ func (d *dev) fault(r *rand.Rand, kind string) {
 func TestDevKilled(t *testing.T) {
 	t.Parallel()
 	r := newRand(t)
-	dir := shortDir(t)
-	d := &dev{t: t, dir: dir, port: freePort(t)}
+	dir := proctest.ShortDir(t)
+	d := &dev{t: t, dir: dir, port: proctest.FreePort(t)}
 	log := follow(t, filepath.Join(dir, "data", "postgres", "log"))
 
 	// The first start makes the database. What a kill in the middle of that
 	// leaves behind must not be taken for one.
 	d.start()
 	time.Sleep(between(r, 100*time.Millisecond, 3*time.Second))
-	d.annihilate()
+	annihilate(d.Process)
 	d.start()
 	d.awaitReady()
 
 	// A worker that was started beside it has to find it again by itself.
-	d.worker = launch(t, dir, "worker", binary, nil, "worker", "--data", filepath.Join(dir, "data"), "--allow-exec", "--queue", outside, "--slots", "4")
+	d.worker = proctest.Launch(t, dir, "worker", binary, nil, "worker", "--data", filepath.Join(dir, "data"), "--allow-exec", "--queue", outside, "--slots", "4")
 	d.work = newWorkload(t, setting(t, jobsVar, 60), filepath.Join(dir, "journal"), filepath.Join(dir, "journal-outside"))
 	store := openStore(t, d.file.Database)
 	d.work.apply(t, store)
-	d.work.await(t, d.process, d.worker)
+	d.work.await(t, d.Process, d.worker)
 	time.Sleep(calm)
 
 	rounds := setting(t, roundsVar, 3)
@@ -151,17 +152,17 @@ func TestDevKilled(t *testing.T) {
 		d.fault(r, kind)
 	}
 	d.work.pause(t, store)
-	left := drain(t, store, d.process, d.worker)
+	left := drain(t, store, d.Process, d.worker)
 	h := collect(t, store, d.work, d.faults, left)
 	h.Feed = readFeed(t, d.file.NATS, len(h.Events))
 	store.Close()
-	d.worker.stop(patience)
-	d.stop(patience)
+	d.worker.Stop()
+	d.Stop()
 	h.Settings = settings("dev killed", 0)
-	save(t, dir, h, d.log, d.worker.log)
+	save(t, dir, h, d.Log(), d.worker.Log())
 	pass(t, h)
 	t.Logf("from start to ready: %s", durations(d.starts))
-	checkLog(t, d.process)
+	checkLog(t, d.Process)
 	checkLog(t, d.worker)
 	checkServerLog(t, log)
 	if _, err := os.Stat(filepath.Join(dir, "data", "dev.json")); err == nil {
@@ -177,21 +178,21 @@ func TestFirstStartKilled(t *testing.T) {
 	}
 	t.Parallel()
 	r := newRand(t)
-	dir := shortDir(t)
-	d := &dev{t: t, dir: dir, port: freePort(t)}
+	dir := proctest.ShortDir(t)
+	d := &dev{t: t, dir: dir, port: proctest.FreePort(t)}
 	log := follow(t, filepath.Join(dir, "data", "postgres", "log"))
 	for range setting(t, roundsVar, 1) {
 		d.start()
 		time.Sleep(between(r, 0, 4*time.Second))
-		if d.ended() {
-			t.Fatalf("dev ended unasked: %v\n%s", d.err, d.tail())
+		if d.Ended() {
+			t.Fatalf("dev ended unasked: %v\n%s", d.Err(), d.Tail())
 		}
-		d.annihilate()
+		annihilate(d.Process)
 	}
 	d.start()
 	d.awaitReady()
-	d.stop(patience)
-	checkLog(t, d.process)
+	d.Stop()
+	checkLog(t, d.Process)
 	checkServerLog(t, log)
 }
 

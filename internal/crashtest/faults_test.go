@@ -26,66 +26,66 @@ var clusterFaults = func() map[string]func(*cluster) {
 var processFaults = map[string]func(*cluster){
 	"engine killed": func(c *cluster) {
 		i := c.r.IntN(replicas)
-		c.engines[i].kill(syscall.SIGKILL)
+		c.engines[i].Kill()
 		c.rest()
 		c.startEngine(i)
 	},
 	"engine stopped": func(c *cluster) {
 		i := c.r.IntN(replicas)
-		c.engines[i].stop(patience)
+		c.engines[i].Stop()
 		c.startEngine(i)
 	},
 	"engine frozen": func(c *cluster) { // in the middle of whatever it does
 		p := c.engines[c.r.IntN(replicas)]
-		p.signal(syscall.SIGSTOP)
+		p.Signal(syscall.SIGSTOP)
 		time.Sleep(between(c.r, time.Second, 12*time.Second))
-		p.signal(syscall.SIGCONT)
+		p.Signal(syscall.SIGCONT)
 	},
 	"engine killed at a point": func(c *cluster) { // around a commit or a publication
 		i := c.r.IntN(replicas)
-		c.engines[i].kill(syscall.SIGKILL)
+		c.engines[i].Kill()
 		points := crashpoint.All()
 		point := points[c.r.IntN(len(points))]
 		c.startEngine(i, fmt.Sprintf("%s=%s:%d:kill", crashpoint.Var, point, 1+c.r.IntN(10)))
 		select {
-		case <-c.engines[i].done:
+		case <-c.engines[i].Done():
 			c.t.Logf("died at %s", point)
 		case <-time.After(8 * time.Second): // not everything happens at any time
-			c.engines[i].kill(syscall.SIGKILL)
+			c.engines[i].Kill()
 		}
 		c.startEngine(i)
 	},
 	"worker killed": func(c *cluster) {
 		i := c.r.IntN(len(c.workers))
-		c.workers[i].kill(syscall.SIGKILL)
+		c.workers[i].Kill()
 		c.rest()
 		c.startWorker(i)
 	},
 	"worker stopped": func(c *cluster) {
 		i := c.r.IntN(len(c.workers))
-		c.workers[i].stop(patience)
+		c.workers[i].Stop()
 		c.startWorker(i)
 	},
 	"worker frozen": func(c *cluster) { // for longer than its leases
 		p := c.workers[c.r.IntN(len(c.workers))]
-		p.signal(syscall.SIGSTOP)
+		p.Signal(syscall.SIGSTOP)
 		time.Sleep(between(c.r, 10*time.Second, 12*time.Second))
-		p.signal(syscall.SIGCONT)
+		p.Signal(syscall.SIGCONT)
 	},
 	"nats killed": func(c *cluster) {
-		c.nats.kill(syscall.SIGKILL)
+		c.nats.Kill()
 		c.rest()
-		c.nats.start()
+		c.nats.Start()
 	},
 	"nats frozen": func(c *cluster) { // its clients' connections stay open
-		c.nats.signal(syscall.SIGSTOP)
+		c.nats.Signal(syscall.SIGSTOP)
 		time.Sleep(between(c.r, time.Second, 12*time.Second))
-		c.nats.signal(syscall.SIGCONT)
+		c.nats.Signal(syscall.SIGCONT)
 	},
 	"nats wiped": func(c *cluster) {
-		c.nats.kill(syscall.SIGKILL)
-		c.nats.wipe()
-		c.nats.start()
+		c.nats.Kill()
+		c.nats.Wipe()
+		c.nats.Start()
 	},
 	"postmaster killed": func(c *cluster) {
 		c.pg.Crash(c.t)
@@ -109,14 +109,14 @@ var processFaults = map[string]func(*cluster){
 	},
 	"all killed": func(c *cluster) {
 		for _, p := range c.processes() {
-			p.signal(syscall.SIGKILL)
+			p.Signal(syscall.SIGKILL)
 		}
 		c.pg.Crash(c.t)
 		for _, p := range c.processes() {
-			p.kill(syscall.SIGKILL)
+			p.Kill()
 		}
 		c.pg.Start(c.t)
-		c.nats.start()
+		c.nats.Start()
 		for i := range replicas {
 			c.startEngine(i)
 			c.startWorker(i)

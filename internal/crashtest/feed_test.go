@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
+	"github.com/daybookhq/daybook/internal/proctest"
 	"github.com/daybookhq/daybook/worker/protocol"
 )
 
@@ -40,7 +41,7 @@ func readFeed(t *testing.T, url string, events int) []judge.Published {
 	}
 	all := []judge.Published{}
 	seen := map[string]bool{}
-	for moved := time.Now(); len(seen) < events && time.Since(moved) < patience; {
+	for moved := time.Now(); len(seen) < events && time.Since(moved) < proctest.Patience; {
 		batch, err := c.Fetch(1000, jetstream.FetchMaxWait(2*time.Second))
 		if err != nil {
 			t.Fatal(err)

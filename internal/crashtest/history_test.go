@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookhq/daybook/eventstore"
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
+	"github.com/daybookhq/daybook/internal/proctest"
 )
 
 // mustBeEmpty are the tables that hold what is under way. Parked rows are what
@@ -70,14 +71,14 @@ func (s state) empty() bool {
 
 // drain waits until nothing is under way. It gives up when the log has not grown
 // for longer than any lease and the queues are as they were.
-func drain(t *testing.T, s *eventstore.Store, procs ...*process) map[string]int {
+func drain(t *testing.T, s *eventstore.Store, procs ...*proctest.Process) map[string]int {
 	t.Helper()
 	var last state
 	moved := time.Now()
 	for {
 		for _, p := range procs {
-			if p.ended() {
-				t.Fatalf("%s ended unasked: %v\n%s", p.name, p.err, p.tail())
+			if p.Ended() {
+				t.Fatalf("%s ended unasked: %v\n%s", p.Name, p.Err(), p.Tail())
 			}
 		}
 		now, err := look(s)
@@ -86,7 +87,7 @@ func drain(t *testing.T, s *eventstore.Store, procs ...*process) map[string]int 
 			return now.left
 		case err == nil && (now.position != last.position || now.running != last.running || fmt.Sprint(now.left) != fmt.Sprint(last.left)):
 			last, moved = now, time.Now()
-		case time.Since(moved) > patience:
+		case time.Since(moved) > proctest.Patience:
 			t.Errorf("nothing moves any more, and there is work left: %d runs, rows %v, error %v", last.running, last.left, err)
 			return last.left
 		}
@@ -195,14 +196,14 @@ func size(journal string) int64 {
 }
 
 // await waits until commands of every kind run that did not before.
-func (w *workload) await(t *testing.T, procs ...*process) {
+func (w *workload) await(t *testing.T, procs ...*proctest.Process) {
 	t.Helper()
 	for _, name := range w.journals {
 		before := size(name)
-		await(t, "commands run", procs, func() (bool, string) { return size(name) > before, name + " does not grow" })
+		proctest.Await(t, "commands run", procs, func() (bool, string) { return size(name) > before, name + " does not grow" })
 	}
 	if w.seen != nil {
 		before := w.seen.size()
-		await(t, "witnesses work", procs, func() (bool, string) { return w.seen.size() > before, "they note nothing" })
+		proctest.Await(t, "witnesses work", procs, func() (bool, string) { return w.seen.size() > before, "they note nothing" })
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
 	"github.com/daybookhq/daybook/internal/engine"
 	"github.com/daybookhq/daybook/internal/executor"
+	"github.com/daybookhq/daybook/internal/proctest"
 )
 
 // leases are short enough that a test can wait for them, and long enough for a
@@ -161,7 +162,7 @@ func (w *workload) command(t *testing.T, s *eventstore.Store, do func(i int) dom
 			commands = append(commands, eventstore.JobCommand{Name: w.jobs[i].Name, Do: do(i)})
 		}
 		window := judge.Window{From: time.Now()}
-		await(t, fmt.Sprintf("jobs %d to %d are commanded", from, until-1), nil, func() (bool, string) {
+		proctest.Await(t, fmt.Sprintf("jobs %d to %d are commanded", from, until-1), nil, func() (bool, string) {
 			_, err := s.CommandJobs(t.Context(), commands)
 			if err != nil && !eventstore.IsTransient(err) {
 				t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/daybookhq/daybook/internal/proctest"
 )
 
 // link is a TCP proxy between two processes, at which their connections can be
@@ -235,7 +237,7 @@ func TestLink(t *testing.T) {
 	}
 	got := func(want string) {
 		t.Helper()
-		await(t, "the far end hears "+want, nil, func() (bool, string) {
+		proctest.Await(t, "the far end hears "+want, nil, func() (bool, string) {
 			mu.Lock()
 			defer mu.Unlock()
 			return string(heard) == want, string(heard)
@@ -265,7 +267,7 @@ func TestLink(t *testing.T) {
 		t.Errorf("deaf: answered %q", s)
 	}
 	got("abcde")
-	await(t, "the lost answer is counted", nil, func() (bool, string) { return k.swallowed() == 1, "" })
+	proctest.Await(t, "the lost answer is counted", nil, func() (bool, string) { return k.swallowed() == 1, "" })
 	k.set(mute)
 	if s, err := say(d, "f", never); err == nil {
 		t.Errorf("mute: answered %q", s)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/daybookhq/daybook/internal/pgtest"
+	"github.com/daybookhq/daybook/internal/proctest"
 )
 
 // binary is the program under test.
@@ -30,9 +31,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(natsVar); dir != "" {
-		os.Exit(serveNATS(dir))
-	}
+	proctest.BeNATS()
 	if config, ok := isWitness(); ok {
 		os.Exit(serveWitness(config))
 	}
@@ -107,27 +106,4 @@ func newSeededRand(t *testing.T) (*rand.Rand, int) {
 // between is a time in the range.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)+1))
-}
-
-// shortDir is a directory for unix sockets, whose paths are bounded, that the
-// account of the database server can pass through.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "dbct-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("kept: %s", dir)
-			return
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/daybookhq/daybook/internal/crashpoint"
+	"github.com/daybookhq/daybook/internal/proctest"
 	"github.com/daybookhq/daybook/worker/protocol"
 )
 
@@ -142,7 +143,7 @@ var serverFaults = map[string]func(*cluster){
 	"relay frozen": func(c *cluster) { c.freezeAt(crashpoint.RelayPrePublish, 1+c.r.IntN(5)) },
 	"reaper frozen": func(c *cluster) { // with the claims of a dead worker in its hands
 		i := replicas + c.r.IntN(replicas)
-		c.workers[i].kill(syscall.SIGKILL)
+		c.workers[i].Kill()
 		c.freezeAt(crashpoint.ReaperPostSelect, 1)
 		c.startWorker(i)
 	},
@@ -168,8 +169,8 @@ var diskFaults = map[string]func(*cluster){
 		// Its streams take nothing until it is started again, and seem to be well.
 		// Workers poll meanwhile.
 		c.work.await(c.t, c.processes()...)
-		c.nats.kill(syscall.SIGKILL)
-		c.nats.start()
+		c.nats.Kill()
+		c.nats.Start()
 	},
 }
 
@@ -210,7 +211,7 @@ func (c *cluster) sql(statements ...string) {
 
 func (c *cluster) jetstream(do func(context.Context, jetstream.JetStream) error) {
 	c.t.Helper()
-	nc, err := nats.Connect(c.nats.url())
+	nc, err := nats.Connect(c.nats.URL())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -231,47 +232,47 @@ func (c *cluster) jetstream(do func(context.Context, jetstream.JetStream) error)
 func (c *cluster) freezeAt(point crashpoint.Point, hit int) {
 	c.t.Helper()
 	i := c.r.IntN(replicas)
-	c.engines[i].kill(syscall.SIGKILL)
+	c.engines[i].Kill()
 	c.startEngine(i, fmt.Sprintf("%s=%s:%d:stop", crashpoint.Var, point, hit))
 	p := c.engines[i]
-	for deadline := time.Now().Add(20 * time.Second); !stopped(p.pid()); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !stopped(p.PID()); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			c.t.Logf("%s was not reached", point)
 			return
 		}
 	}
 	time.Sleep(between(c.r, 9*time.Second, 12*time.Second))
-	p.signal(syscall.SIGCONT)
+	p.Signal(syscall.SIGCONT)
 }
 
 // trapWorker has a worker killed, or stopped for longer than a lease, at the point.
 func (c *cluster) trapWorker(point string, stop bool) {
 	c.t.Helper()
 	i := replicas + c.r.IntN(replicas)
-	c.workers[i].kill(syscall.SIGKILL)
+	c.workers[i].Kill()
 	c.startWitness(i, &trap{Point: point, Hit: 1 + c.r.Int64N(4), Stop: stop})
 	p := c.workers[i]
-	p.want.Store(true)
+	p.Expect(true)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		select {
-		case <-p.done:
+		case <-p.Done():
 			c.startWorker(i)
 			return
 		default:
 		}
-		if stop && stopped(p.pid()) {
+		if stop && stopped(p.PID()) {
 			break
 		}
 		if time.Now().After(deadline) {
 			c.t.Logf("%s was not reached", point)
-			p.kill(syscall.SIGKILL)
+			p.Kill()
 			c.startWorker(i)
 			return
 		}
 	}
 	time.Sleep(between(c.r, 9*time.Second, 12*time.Second))
-	p.signal(syscall.SIGCONT)
-	p.want.Store(false)
+	p.Signal(syscall.SIGCONT)
+	p.Expect(false)
 }
 
 // stopped reports whether a process is, by a signal.
@@ -290,7 +291,7 @@ type disk struct{ dir string }
 // newDisk needs the right to mount.
 func newDisk(t *testing.T, size string, names ...string) (*disk, error) {
 	t.Helper()
-	d := &disk{shortDir(t)}
+	d := &disk{proctest.ShortDir(t)}
 	for _, name := range names {
 		dir := filepath.Join(d.dir, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
+	"github.com/daybookhq/daybook/internal/proctest"
 	"github.com/daybookhq/daybook/worker"
 )
 
@@ -173,7 +174,7 @@ type witnesses struct {
 func (w *witnesses) sink() string { return filepath.Join(w.dir, "sink") }
 
 // launch starts a worker; its end is noted as its life's.
-func (w *witnesses) launch(t *testing.T, name, natsURL, httpURL string, slots int, tr *trap) *process {
+func (w *witnesses) launch(t *testing.T, name, natsURL, httpURL string, slots int, tr *trap) *proctest.Process {
 	t.Helper()
 	w.born++
 	life := fmt.Sprintf("%s-%d", name, w.born)
@@ -187,9 +188,9 @@ func (w *witnesses) launch(t *testing.T, name, natsURL, httpURL string, slots in
 		t.Fatal(err)
 	}
 	w.files = append(w.files, c.Acts)
-	p := launch(t, w.dir, name, self, []string{witnessVar + "=" + string(b)})
+	p := proctest.Launch(t, w.dir, name, self, []string{witnessVar + "=" + string(b)})
 	go func() {
-		<-p.done
+		<-p.Done()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.lives = append(w.lives, judge.Life{Worker: life, Until: time.Now()})

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -36,6 +37,7 @@ type Process struct {
 	t    testing.TB
 	cmd  *exec.Cmd
 	log  string
+	from int64         // where in the log its own lines begin
 	done chan struct{} // closed when it has been reaped
 	err  error         // set before done is closed
 	want atomic.Bool   // its end was asked for
@@ -49,6 +51,9 @@ func Launch(t testing.TB, dir, name, path string, env []string, args ...string) 
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if end, err := out.Stat(); err == nil {
+		p.from = end.Size()
 	}
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, out, out
@@ -78,7 +83,7 @@ func Launch(t testing.TB, dir, name, path string, env []string, args ...string) 
 func Environ() (out []string) {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
-		if name == "PG_BINDIR" || !strings.HasPrefix(name, "DAYBOOK_") && !strings.HasPrefix(name, "NATS_") && !strings.HasPrefix(name, "PG") &&
+		if name == "PG_BINDIR" || name != "LD_PRELOAD" && !strings.HasPrefix(name, "FAKETIME") && !strings.HasPrefix(name, "DAYBOOK_") && !strings.HasPrefix(name, "NATS_") && !strings.HasPrefix(name, "PG") &&
 			name != "DATABASE_URL" && name != "MIGRATE_DATABASE_URL" {
 			out = append(out, v)
 		}
@@ -110,7 +115,12 @@ func (p *Process) Kill() {
 // without complaint.
 func (p *Process) Stop() {
 	p.t.Helper()
-	p.want.Store(true)
+	// One that has said nothing yet may not have come to listen for signals, and would just die.
+	Await(p.t, p.Name+" says something", []*Process{p}, func() (bool, string) {
+		info, err := os.Stat(p.log)
+		return err == nil && info.Size() > p.from, "its log is empty"
+	})
+	p.Expect(true)
 	p.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
@@ -123,6 +133,18 @@ func (p *Process) Stop() {
 		p.t.Errorf("%s stopped with %v\n%s", p.Name, p.err, p.Tail())
 	}
 }
+
+// Expect says whether the process may end from now on.
+func (p *Process) Expect(end bool) { p.want.Store(end) }
+
+// Done is closed when the process has ended and been reaped.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err is how it ended, once Done is closed.
+func (p *Process) Err() error { return p.err }
+
+// Log is the file of what the process and those of its name before it wrote.
+func (p *Process) Log() string { return p.log }
 
 // Ended reports whether the process ended without being asked to.
 func (p *Process) Ended() bool {
@@ -192,8 +214,11 @@ func Get(url string) (status int, body string, err error) {
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Ready tells whether an engine says that it can work, and if not, why.
-func (p *Process) Ready() (bool, string) {
-	status, body, err := Get(p.URL + "/readyz")
+func (p *Process) Ready() (bool, string) { return Ready(p.URL) }
+
+// Ready asks the engine of that URL.
+func Ready(url string) (bool, string) {
+	status, body, err := Get(url + "/readyz")
 	return err == nil && status == http.StatusOK, fmt.Sprint(status, " ", body, err)
 }
 
@@ -203,15 +228,21 @@ func (p *Process) AwaitReady() {
 	Await(p.t, p.Name+" is ready", []*Process{p}, p.Ready)
 }
 
-// FreePort is a port that nobody listened on a moment ago.
+// FreePort finds a port for a server that will be away at times. It is not one of
+// those the kernel gives to outgoing connections (32768 and up): one of these may
+// take it meanwhile, even a client that asks for that very server, since TCP lets a
+// connection meet itself.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000))))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().(*net.TCPAddr).Port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port below the ephemeral ones")
+	return 0
 }
 
 // ShortDir is a directory for unix sockets, whose paths are bounded, that the

@@ -61,9 +61,7 @@ const (
 // Main is for TestMain: it runs the tests, looks for goroutines that they left,
 // and removes the program.
 func Main(m *testing.M) {
-	if dir := os.Getenv(natsDirVar); dir != "" {
-		os.Exit(serveNATS(dir))
-	}
+	BeNATS()
 	code := m.Run()
 	if binDir != "" {
 		_ = os.RemoveAll(binDir)
@@ -75,6 +73,14 @@ func Main(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// BeNATS makes this process a NATS server if [StartNATS] started it as one, and
+// does not return then. It is for a TestMain of its own.
+func BeNATS() {
+	if dir := os.Getenv(natsDirVar); dir != "" {
+		os.Exit(serveNATS(dir))
+	}
 }
 
 func serveNATS(dir string) int {
@@ -91,6 +97,7 @@ func serveNATS(dir string) int {
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
+	fmt.Fprintln(os.Stderr, "listening") // who stops it waits for a word
 	<-stop
 	s.Shutdown()
 	return 0
@@ -132,6 +139,17 @@ func (n *NATS) Start() {
 		return c.Close() == nil, ""
 	})
 }
+
+// Wipe takes everything from a server that is not running.
+func (n *NATS) Wipe() {
+	n.t.Helper()
+	if err := os.RemoveAll(filepath.Join(n.Store, "jetstream")); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Port is where it listens.
+func (n *NATS) Port() int { return n.port }
 
 // URL is where clients connect.
 func (n *NATS) URL() string { return fmt.Sprintf("nats://127.0.0.1:%d", n.port) }
