@@ -91,7 +91,7 @@ var excuses = []judge.Excuse{
 	excuse(`^pre-existing shared memory block`, "the server was started while backends of the killed one still ran, and is started again"),
 	excuse(`^connection to client lost`, "a client was killed in the middle of a statement"),
 	excuse(`^canceling statement due to user request`, "who asked was told to stop, and withdrew the question"),
-	excuse(`^terminating connection due to administrator command`, "a client was connected when the server was stopped"),
+	excuse(`^terminating (connection|background worker ".*") due to administrator command`, "a client was connected, or a query had helpers, when the server was stopped"),
 }
 
 func checkServerLog(t *testing.T, f *follower, more ...judge.Excuse) {
