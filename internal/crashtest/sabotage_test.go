@@ -25,6 +25,9 @@ type sabotage struct {
 // edit is a replacement in a file of the copy that is built.
 type edit struct{ file, old, new string }
 
+// fits reports whether the file still has the one place to break.
+func (e edit) fits(file []byte) bool { return strings.Count(string(file), e.old) == 1 }
+
 var sabotages = map[string]sabotage{
 	"no fence": {
 		edits: []edit{
@@ -55,12 +58,28 @@ var sabotages = map[string]sabotage{
 	},
 	"outbox outside of the transaction": {
 		edits: []edit{
-			{"eventstore/claim.go", "out.Enqueue(b, tx.now, messages(lane, taken, q.Parcel))", "out.Enqueue(later, tx.now, messages(lane, taken, q.Parcel))"},
+			{"eventstore/claim.go", "out.Enqueue(b, tx.now,", "out.Enqueue(later, tx.now,"},
 			{"eventstore/claim.go", "	b := &pgx.Batch{}\n	rows.queueClaims(b)", "	b, later := &pgx.Batch{}, &pgx.Batch{}\n	rows.queueClaims(b)"},
 			{"eventstore/claim.go", "	committed()\n", "	if err := s.loops.SendBatch(ctx, later).Close(); err != nil {\n		return failed, err\n	}\n	committed()\n"},
 		},
 		caught: []string{"claim without dispatch", "dispatch without claim"},
 	},
+}
+
+// TestSabotagesFit keeps the edits up with the program: the long test finds out
+// only when it runs.
+func TestSabotagesFit(t *testing.T) {
+	for name, s := range sabotages {
+		for _, e := range s.edits {
+			b, err := os.ReadFile(filepath.Join("..", "..", e.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !e.fits(b) {
+				t.Errorf("%s: %s: want %q one time, to break it", name, e.file, e.old)
+			}
+		}
+	}
 }
 
 // TestSabotage has the judge catch programs that are broken on purpose. One that
@@ -132,7 +151,7 @@ func buildBroken(t *testing.T, edits []edit) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Count(string(b), e.old) != 1 {
+		if !e.fits(b) {
 			t.Fatalf("%s: want %q one time, to break it", e.file, e.old)
 		}
 		if err := os.WriteFile(name, []byte(strings.Replace(string(b), e.old, e.new, 1)), 0o644); err != nil {
