@@ -3,6 +3,7 @@
 package devpg
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ import (
 const maxSocketPath = 103
 
 // claimDir settles s.dir, makes it, and takes its lock.
-func (s *Server) claimDir() error {
+func (s *Server) claimDir(ctx context.Context) error {
 	dir := s.opt.Dir
 	if dir == "" && s.opt.Ephemeral {
 		return s.claimThrowAway()
@@ -47,7 +48,7 @@ func (s *Server) claimDir() error {
 	if m := fi.Mode(); m&0o002 != 0 && m&os.ModeSticky == 0 {
 		return fmt.Errorf("%s may be written by everyone (mode %04o), who could then take the database's place: chmod o-w it, or choose another directory", s.dir, m.Perm())
 	}
-	s.lock, err = takeLock(s.dir)
+	s.lock, err = awaitLock(ctx, s.dir)
 	return explain(s.dir, err)
 }
 

@@ -40,6 +40,20 @@ func takeLock(dir string) (*os.File, error) {
 	return f, writePID(f)
 }
 
+// lockPatience is how long a lock may outlive a killed holder: a program that it
+// was just forking has the lock too, until it is executed.
+const lockPatience = 3 * time.Second
+
+// awaitLock is takeLock for a directory whose supervisor may just have been killed.
+func awaitLock(ctx context.Context, dir string) (*os.File, error) {
+	for deadline := time.Now().Add(lockPatience); ; {
+		f, err := takeLock(dir)
+		if _, held := errors.AsType[*InUseError](err); !held || time.Now().After(deadline) || pause(ctx, 20*time.Millisecond) != nil {
+			return f, err
+		}
+	}
+}
+
 // newLock makes the lock of a new throw-away directory. It gets its name only
 // when it is held: a sweeper must not see it free before.
 func newLock(dir string) (*os.File, error) {

@@ -44,7 +44,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if o.Ephemeral {
 		sweep(ctx)
 	}
-	if err := s.claimDir(); err != nil {
+	if err := s.claimDir(ctx); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -257,13 +257,24 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
-	lock, err := takeLock(dir)
-	// A program that another test is just forking holds it until it is executed.
-	for deadline := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		lock, err = takeLock(dir)
-	}
+	lock, err := awaitLock(t.Context(), dir)
 	if err != nil {
 		t.Fatalf("the lock was kept: %v", err)
+	}
+	_ = lock.Close()
+}
+
+func TestLockOfAKilledSupervisorIsAwaited(t *testing.T) {
+	t.Parallel()
+	dir := reachable(t)
+	held, err := takeLock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(lockPatience/10, func() { _ = held.Close() })
+	lock, err := awaitLock(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
 	}
 	_ = lock.Close()
 }

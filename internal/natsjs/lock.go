@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // errLocked is what tryLock returns when somebody else holds the lock.
@@ -15,6 +16,10 @@ var errLocked = errors.New("locked")
 
 // lockFileName lies in the store directory, beside what the server writes there.
 const lockFileName = "daybook-nats.lock"
+
+// lockPatience is how long a lock may outlive a killed holder: a program that it was just forking has the lock too,
+// until it is executed.
+const lockPatience = 3 * time.Second
 
 // lockStore claims a store directory, which it creates if needed. nats-server itself takes no lock: two servers on
 // one directory run without complaint and destroy each other's streams.
@@ -27,7 +32,11 @@ func lockStore(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NATS store directory %s: %w", dir, err)
 	}
-	if err := tryLock(f); err != nil {
+	err = tryLock(f)
+	for deadline := time.Now().Add(lockPatience); errors.Is(err, errLocked) && time.Now().Before(deadline); err = tryLock(f) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
 		defer f.Close()
 		if !errors.Is(err, errLocked) {
 			return nil, fmt.Errorf("lock NATS store directory %s: %w", dir, err)
