@@ -43,7 +43,8 @@ type cluster struct {
 	reader  *reader
 	links   map[string][]*link // by the pair of processes that they join
 	faults  []judge.Fault
-	healed  time.Time // when the last one was over
+	healed  time.Time    // when the last one was over
+	ending  judge.Window // when all were asked to stop
 	burst   []judge.Asked
 	letGo   func() // of the transaction that is held open
 	options
@@ -151,9 +152,11 @@ func (c *cluster) end(s judge.Settings) judge.History {
 	}
 	c.store.Close()
 	c.admin.Close()
+	c.ending.From = time.Now()
 	for _, p := range append(append([]*proctest.Process{}, c.workers...), c.engines...) {
 		p.Stop()
 	}
+	c.ending.Until = time.Now()
 	c.nats.Stop()
 	if err := c.seen.read(&h); err != nil {
 		c.t.Fatal(err)
@@ -242,7 +245,12 @@ func (c *cluster) rest() { time.Sleep(between(c.r, 0, 3*time.Second)) }
 func (c *cluster) fault(kinds ...string) {
 	c.t.Helper()
 	began := make([]time.Time, len(kinds))
-	strikes := c.inHand()
+	// A fault that meets no run proves nothing, and a lull between two runs is not rare.
+	var strikes int
+	proctest.Await(c.t, "a run is in hand", c.processes(), func() (bool, string) {
+		strikes = c.inHand()
+		return strikes > 0, "no claims"
+	})
 	var heal []func()
 	for i, kind := range kinds {
 		began[i] = time.Now()
@@ -286,7 +294,7 @@ func (c *cluster) inHand() (n int) {
 
 // clusterSample is what is done by default, and what the long run begins with.
 var clusterSample = []string{
-	"worker killed", "engine killed", "postmaster killed", "nats killed", "worker frozen", "backend killed",
+	"worker killed", "engine killed", "postmaster killed", "nats killed", "worker frozen", "backend killed", "outcome of another claim",
 	engineDatabase + " without answers to COMMIT", workerBroker + " in a black hole", "consumers deleted", "database read-only",
 }
 
@@ -323,5 +331,5 @@ func (c *cluster) excuses() (more []judge.Excuse) {
 			more = append(more, parted...)
 		}
 	}
-	return more
+	return append(more, withdrawn(append(stoppedBy(c.faults), c.ending)...))
 }

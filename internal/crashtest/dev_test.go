@@ -156,15 +156,17 @@ func TestDevKilled(t *testing.T) {
 	h := collect(t, store, d.work, d.faults, left)
 	h.Feed = readFeed(t, d.file.NATS, len(h.Events))
 	store.Close()
+	ending := judge.Window{From: time.Now()}
 	d.worker.Stop()
 	d.Stop()
+	ending.Until = time.Now()
 	h.Settings = settings("dev killed", 0)
 	save(t, dir, h, d.Log(), d.worker.Log())
 	pass(t, h)
 	t.Logf("from start to ready: %s", durations(d.starts))
 	checkLog(t, d.Process)
 	checkLog(t, d.worker)
-	checkServerLog(t, log)
+	checkServerLog(t, log, withdrawn(append(stoppedBy(d.faults), ending)...))
 	if _, err := os.Stat(filepath.Join(dir, "data", "dev.json")); err == nil {
 		t.Error("dev.json is left after a clean stop")
 	}
@@ -191,9 +193,11 @@ func TestFirstStartKilled(t *testing.T) {
 	}
 	d.start()
 	d.awaitReady()
+	ending := judge.Window{From: time.Now()}
 	d.Stop()
+	ending.Until = time.Now()
 	checkLog(t, d.Process)
-	checkServerLog(t, log)
+	checkServerLog(t, log, withdrawn(ending))
 }
 
 func durations(all []time.Duration) string {

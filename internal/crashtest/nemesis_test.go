@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -140,7 +141,9 @@ var serverFaults = map[string]func(*cluster){
 		n := c.r.IntN(replicas)
 		c.cutOff(c.links[engineDatabase][n], c.links[engineBroker][n])
 	},
-	"relay frozen": func(c *cluster) { c.freezeAt(crashpoint.RelayPrePublish, 1+c.r.IntN(5)) },
+	// As a worker says it whose claim is gone, or was never there: after a restore, or by mistake.
+	"outcome of another claim": func(c *cluster) { c.strayOutcome() },
+	"relay frozen":             func(c *cluster) { c.freezeAt(crashpoint.RelayPrePublish, 1+c.r.IntN(5)) },
 	"reaper frozen": func(c *cluster) { // with the claims of a dead worker in its hands
 		i := replicas + c.r.IntN(replicas)
 		c.workers[i].Kill()
@@ -148,6 +151,37 @@ var serverFaults = map[string]func(*cluster){
 		c.startWorker(i)
 	},
 	"claimer frozen": func(c *cluster) { c.freezeAt(crashpoint.ClaimPreCommit, 1+c.r.IntN(5)) },
+}
+
+// strayOutcome tells an engine that runs have succeeded which are running, by claims
+// that are not theirs, until one of them was still running when it heard.
+func (c *cluster) strayOutcome() {
+	c.t.Helper()
+	proctest.Await(c.t, "an outcome meets a run that is running", c.processes(), func() (bool, string) {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+		defer cancel()
+		rows, err := c.admin.Query(ctx, "SELECT run_id FROM claims WHERE started_at IS NOT NULL LIMIT 100")
+		if err != nil {
+			return false, err.Error()
+		}
+		running, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		if err != nil || len(running) == 0 {
+			return false, fmt.Sprint("no run is running ", err)
+		}
+		var q protocol.CompleteRequest
+		for _, run := range running {
+			q.Items = append(q.Items, protocol.CompleteItem{RunID: run, ClaimID: uuid.New()})
+		}
+		var reply protocol.Reply[protocol.Result]
+		status, err := post(ctx, httpURL(c.ports[0])+protocol.HTTPPath(protocol.OpComplete), q, &reply)
+		for _, r := range reply.Results {
+			// What was recorded is for the judge to find.
+			if r.Code == protocol.StaleClaim || r.Status == protocol.StatusRecorded {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(status, " ", err, " ", reply.Error)
+	})
 }
 
 // diskFaults need a disk that is small enough.

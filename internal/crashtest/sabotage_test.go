@@ -34,7 +34,7 @@ var sabotages = map[string]sabotage{
 			{"domain/run_decide.go", "case r.ClaimID == claim && r.State == Running:", "case r.State == Running:"},
 			{"domain/run.go", "case r.State != Running || r.ClaimID != claim:", "case r.State != Running:"},
 		},
-		faults: []string{"worker cut off from everything", "worker frozen", "worker cut off from everything", "worker cut off from everything", "worker cut off from everything"},
+		faults: []string{"worker cut off from everything", "worker frozen", "outcome of another claim"},
 		caught: []string{"fence"},
 	},
 	"start without compare-and-set": {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -90,8 +91,25 @@ var excuses = []judge.Excuse{
 	excuse(`^could not attach to dynamic shared area`, "a process of the server was started while the others ended"),
 	excuse(`^pre-existing shared memory block`, "the server was started while backends of the killed one still ran, and is started again"),
 	excuse(`^connection to client lost`, "a client was killed in the middle of a statement"),
-	excuse(`^canceling statement due to user request`, "who asked was told to stop, and withdrew the question"),
 	excuse(`^terminating (connection|background worker ".*") due to administrator command`, "a client was connected, or a query had helpers, when the server was stopped"),
+}
+
+// withdrawn excuses questions of a process that is asked to stop, while it does.
+// At any other time somebody's limit was too short.
+func withdrawn(stopping ...judge.Window) judge.Excuse {
+	e := excuse(`^canceling statement due to user request`, "who asked was told to stop, and withdrew the question")
+	e.In = append([]judge.Window{}, stopping...)
+	return e
+}
+
+// stoppedBy are the times in which a fault asked a process to stop.
+func stoppedBy(faults []judge.Fault) (stopping []judge.Window) {
+	for _, f := range faults {
+		if strings.HasSuffix(f.Kind, "stopped") {
+			stopping = append(stopping, f.Window)
+		}
+	}
+	return stopping
 }
 
 func checkServerLog(t *testing.T, f *follower, more ...judge.Excuse) {

@@ -246,9 +246,16 @@ func TestServerLog(t *testing.T) {
 2026-05-01 06:00:00.000 UTC [7] postgres@daybook ERROR:  claims closed: changed 0 rows, decided on 1
 2026-05-01 06:00:00.000 UTC [8] postgres@daybook FATAL:  the database system is starting up
 2026-05-01 06:00:00.000 UTC [8] @ PANIC:  could not write
+2026-05-01 06:00:01.000 UTC [9] postgres@daybook ERROR:  canceling statement due to user request
+2026-05-01 06:00:03.500 UTC [9] postgres@daybook ERROR:  canceling statement due to user request
 `
-	faults, used := ServerLog(text, []Excuse{{"starting", regexp.MustCompile(`starting up`)}})
-	if len(faults) != 2 || !strings.Contains(faults[0], "changed 0 rows") || !strings.Contains(faults[1], "PANIC") || used["starting"] != 1 {
+	stopping := time.Date(2026, 5, 1, 6, 0, 3, 0, time.UTC)
+	faults, used := ServerLog(text, []Excuse{
+		{Why: "starting", Pattern: regexp.MustCompile(`starting up`)},
+		{Why: "stopping", Pattern: regexp.MustCompile(`user request`), In: []Window{{stopping, stopping.Add(time.Second)}}},
+	})
+	if len(faults) != 3 || !strings.Contains(faults[0], "changed 0 rows") || !strings.Contains(faults[1], "PANIC") || !strings.Contains(faults[2], "06:00:01.000") ||
+		used["starting"] != 1 || used["stopping"] != 1 {
 		t.Errorf("%q %v", faults, used)
 	}
 }

@@ -2,7 +2,9 @@ package judge
 
 import (
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Excuse is a message of PostgreSQL that may be in its log after what was done,
@@ -10,6 +12,19 @@ import (
 type Excuse struct {
 	Why     string
 	Pattern *regexp.Regexp
+	In      []Window // when it holds; nil: always
+}
+
+func (e Excuse) holds(line, message string) bool {
+	if !e.Pattern.MatchString(message) {
+		return false
+	}
+	if e.In == nil {
+		return true
+	}
+	const layout = "2006-01-02 15:04:05.000 MST"
+	at, err := time.Parse(layout, line[:min(len(line), len(layout))])
+	return err == nil && slices.ContainsFunc(e.In, func(w Window) bool { return w.holds(at, time.Millisecond) })
 }
 
 var severe = regexp.MustCompile(`(?:^|\s)(ERROR|FATAL|PANIC):\s+(.*)`)
@@ -25,7 +40,7 @@ lines:
 			continue
 		}
 		for _, e := range excuses {
-			if e.Pattern.MatchString(m[2]) {
+			if e.holds(line, m[2]) {
 				used[e.Why]++
 				continue lines
 			}
