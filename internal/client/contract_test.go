@@ -477,7 +477,7 @@ func TestListRuns(t *testing.T) {
 			"cursor": {Cursor: "x"}, "state": {States: []domain.State{"exploded"}},
 		} {
 			_, err := c.ListRuns(ctx, f)
-			if got := is[*projections.FilterError](t, err); !strings.HasPrefix(got.Field, field) {
+			if got := is[*projections.FilterError](t, err); !strings.HasPrefix(got.Field, field) || strings.Contains(got.Why, field+":") {
 				t.Errorf("%s: %v", field, got)
 			}
 		}
@@ -634,11 +634,12 @@ func TestProve(t *testing.T) {
 	each(t, func(t *testing.T, w *world, c client.Client) {
 		ctx := t.Context()
 		define(t, c, "a")
-		must[client.Triggered](t)(c.Trigger(ctx, client.Trigger{Job: "a"}))
+		run := must[client.Triggered](t)(c.Trigger(ctx, client.Trigger{Job: "a"}))
 		w.work()
+		retry := must[client.Triggered](t)(c.RetryRun(ctx, run.RunID, "", "once more"))
 		w.project()
 		r, err := c.Verify(ctx, func(int) {})
-		if err != nil || r.Count != 0 || r.Streams != 2 || r.Events != 5 {
+		if err != nil || r.Count != 0 || r.Streams != 3 || r.Events != 6 {
 			t.Errorf("verified %+v, %v", r, err)
 		}
 		all := must[[]client.ProjectionState](t)(c.Projections(ctx))
@@ -661,13 +662,53 @@ func TestProve(t *testing.T) {
 		_, err = c.CheckProjection(ctx, "none", 0)
 		is[*projections.UnknownProjectionError](t, err)
 		is[*projections.UnknownProjectionError](t, c.RebuildProjection(ctx, "none", nil))
+		if l, err := c.Lineage(ctx, run.RunID); err != nil || l.Job != "a" || l.Definition == nil || l.Definition.Version != 1 || l.Definition.Actor != actor || l.Definition.Reason != "for a test" ||
+			l.Run.RunID != run.RunID || l.Run.MadeBy != actor || l.Run.State != domain.Succeeded || len(l.Attempts) != 1 || len(l.Before) != 0 ||
+			len(l.After) != 1 || l.After[0].RunID != retry.RunID || l.After[0].Reason != "once more" {
+			t.Errorf("lineage %+v, %v", l, err)
+		}
+		if _, err := c.Lineage(ctx, uuid.New()); !errors.Is(err, eventstore.ErrNotFound) {
+			t.Error(err)
+		}
 		if _, err := c.Explain(ctx, "none", time.Now()); !errors.Is(err, eventstore.ErrNotFound) {
 			t.Error(err)
+		}
+		then := madeAt(t, c, retry.RunID)
+		if got, err := c.RunAsOf(ctx, run.RunID, then); err != nil || got.State != domain.Succeeded {
+			t.Errorf("as of the retry: %+v, %v", got, err)
+		}
+		must[client.Cancelled](t)(c.CancelRun(ctx, retry.RunID, ""))
+		if got, err := c.RunAsOf(ctx, retry.RunID, then); err != nil || got.State != domain.Pending {
+			t.Errorf("the retry as it was made: %+v, %v", got, err)
+		}
+		if _, _, err := c.CommandJob(ctx, "a", client.Pause, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.JobAsOf(ctx, "a", then); err != nil || got.State != client.Active || got.Version != 1 || got.CreatedAt.IsZero() {
+			t.Errorf("the job as it was: %+v, %v", got, err)
+		}
+		if got, err := c.QueuesAsOf(ctx, then); err != nil || len(got) != 1 || got[0].Due != 1 {
+			t.Errorf("the lanes as they were: %+v, %v", got, err)
+		}
+		long := then.AddDate(-1, 0, 0)
+		for what, err := range map[string]error{
+			"job": func() error { _, err := c.JobAsOf(ctx, "a", long); return err }(),
+			"run": func() error { _, err := c.RunAsOf(ctx, run.RunID, long); return err }(),
+		} {
+			if !errors.Is(err, eventstore.ErrNotFound) {
+				t.Errorf("the %s before it was made: %v", what, err)
+			}
 		}
 		if _, err := c.Coverage(ctx, "none", time.Now().Add(-time.Hour), time.Now()); !errors.Is(err, eventstore.ErrNotFound) {
 			t.Error(err)
 		}
 	})
+}
+
+// madeAt is the instant at which the run was made.
+func madeAt(t *testing.T, c client.Client, run uuid.UUID) time.Time {
+	t.Helper()
+	return must[[]client.Event](t)(c.RunEvents(t.Context(), run))[0].At
 }
 
 // Of the same deployment, both tell the same, to the letter.
@@ -684,6 +725,7 @@ func TestSameAnswers(t *testing.T) {
 	w.work()
 	w.project()
 	at := time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC)
+	moment := must[[]client.Event](t)(direct.RunEvents(ctx, later.RunID))[0].At
 	must[client.Backfilled](t)(over.Backfill(ctx, client.Backfill{Job: "a", From: at, To: at}))
 	for name, ask := range map[string]func(c client.Client) (any, error){
 		"plan": func(c client.Client) (any, error) {
@@ -703,11 +745,16 @@ func TestSameAnswers(t *testing.T) {
 		"coverage": func(c client.Client) (any, error) {
 			return c.Coverage(ctx, "a", at.AddDate(0, 0, -3), at.AddDate(0, 0, 3))
 		},
-		"check":   func(c client.Client) (any, error) { return c.CheckProjection(ctx, projections.RunSummariesName, 0) },
-		"verify":  func(c client.Client) (any, error) { return c.Verify(ctx, nil) },
-		"eras":    func(c client.Client) (any, error) { return c.Eras(ctx) },
-		"workers": func(c client.Client) (any, error) { return c.Workers(ctx) },
-		"parked":  func(c client.Client) (any, error) { return c.Parked(ctx, 10) },
+		"lineage":    func(c client.Client) (any, error) { return c.Lineage(ctx, run.RunID) },
+		"job then":   func(c client.Client) (any, error) { return c.JobAsOf(ctx, "b", time.Now()) },
+		"run then":   func(c client.Client) (any, error) { return c.RunAsOf(ctx, run.RunID, time.Now()) },
+		"lanes then": func(c client.Client) (any, error) { return c.QueuesAsOf(ctx, moment) },
+		"retention":  func(c client.Client) (any, error) { return c.Retention(ctx) },
+		"check":      func(c client.Client) (any, error) { return c.CheckProjection(ctx, projections.RunSummariesName, 0) },
+		"verify":     func(c client.Client) (any, error) { return c.Verify(ctx, nil) },
+		"eras":       func(c client.Client) (any, error) { return c.Eras(ctx) },
+		"workers":    func(c client.Client) (any, error) { return c.Workers(ctx) },
+		"parked":     func(c client.Client) (any, error) { return c.Parked(ctx, 10) },
 		"runs": func(c client.Client) (any, error) {
 			p, err := c.ListRuns(ctx, projections.RunFilter{})
 			return p.Runs, err

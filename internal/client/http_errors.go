@@ -265,7 +265,7 @@ func (s subject) refusal(kind string, p problem) error {
 		return &eventstore.BackfillError{Job: s.job, Why: why}
 	case kindCursor:
 		if s.invalid != nil {
-			return s.invalid("cursor", p.Detail)
+			return s.invalid("cursor", strings.TrimPrefix(p.Detail, "cursor: ")) // which names it, too
 		}
 	case kindInvalid:
 		if s.invalid != nil && len(p.Errors) == 1 {

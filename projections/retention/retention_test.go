@@ -549,6 +549,13 @@ func TestWhatMakesAMonthStay(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(t, "UPDATE events SET actor = 'else!!!!' WHERE stream_id = $1 AND version = 2", run)
+	if _, err := k.verify(t.Context(), x.RetiredMonth); err == nil || !strings.Contains(err.Error(), "line 2 is not what the table has") {
+		t.Errorf("another table: %v", err)
+	}
 
 	// The engine's role cannot do more than the function does.
 	engine := w.db.Pool(t, "daybook_engine")
