@@ -66,14 +66,9 @@ func (a *Auditor) Lineage(ctx context.Context, run uuid.UUID) (Lineage, error) {
 		return l, err
 	}
 	for at := d.RetryOf; at != nil && len(l.Before) < generations; {
-		id := *at
-		d, before, err := a.ancestor(ctx, id)
-		if gone, ok := errors.AsType[*eventstore.RetiredError](err); ok {
-			l.Before = append(l.Before, Ancestor{RunID: id, Gone: gone.Error()})
-			break
-		}
+		d, before, err := a.relative(ctx, *at)
 		if err != nil {
-			return l, fmt.Errorf("run %s, of which run %s is a retry: %w", id, run, err)
+			return l, fmt.Errorf("run %s, of which run %s is a retry: %w", *at, run, err)
 		}
 		l.Before = append(l.Before, before)
 		at = d.RetryOf
@@ -88,13 +83,23 @@ func (a *Auditor) Lineage(ctx context.Context, run uuid.UUID) (Lineage, error) {
 		return l, fmt.Errorf("look for retries: %w", err)
 	}
 	for _, id := range ids {
-		_, after, err := a.ancestor(ctx, id)
+		_, after, err := a.relative(ctx, id)
 		if err != nil {
-			return l, err
+			return l, fmt.Errorf("run %s, a retry of run %s: %w", id, run, err)
 		}
 		l.After = append(l.After, after)
 	}
 	return l, nil
+}
+
+// relative is a run before or after the one that is asked about: the log may
+// have let go of either.
+func (a *Auditor) relative(ctx context.Context, id uuid.UUID) (projections.RunDetail, Ancestor, error) {
+	d, r, err := a.ancestor(ctx, id)
+	if gone, ok := errors.AsType[*eventstore.RetiredError](err); ok {
+		return projections.RunDetail{}, Ancestor{RunID: id, Gone: gone.Error()}, nil
+	}
+	return d, r, err
 }
 
 func (a *Auditor) ancestor(ctx context.Context, id uuid.UUID) (projections.RunDetail, Ancestor, error) {

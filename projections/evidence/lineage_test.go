@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,5 +73,21 @@ func TestLineage(t *testing.T) {
 	var by, why string
 	if err := w.admin.QueryRow(t.Context(), "SELECT defined_by, definition_reason FROM daybook_audit.lineage WHERE retry_of = $1", first).Scan(&by, &why); err != nil || by != "cli:operator" || why != "it is urgent" {
 		t.Errorf("the view: %s %s %v", by, why, err)
+	}
+
+	// What the log has let go of, before or after, is named with where it is.
+	w.exec(t, `INSERT INTO retired_months (month, sha256, file, directory, host, runs, events, bytes, newest_at, position, era, xid, seen_era, snapshot, exported_by, dropped_at)
+		VALUES (date_trunc('month', now() AT TIME ZONE 'UTC'), 'x', 'runs-x.jsonl', 'd', 'h', 2, 8, 3, now(), 1, 1, '1', 1, pg_current_snapshot(), 'x', now())`)
+	w.exec(t, "DELETE FROM events WHERE stream_id = ANY ($1)", []uuid.UUID{first, third})
+	if l, err = w.Lineage(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	for where, r := range map[string][]Ancestor{"before": l.Before, "after": l.After} {
+		if len(r) != 1 || r[0].RunID == second || !strings.Contains(r[0].Gone, "runs-x.jsonl") {
+			t.Errorf("gone %s it: %+v", where, r)
+		}
+	}
+	if l.Run.RunID != second || l.Run.Gone != "" {
+		t.Errorf("the run itself %+v", l.Run)
 	}
 }
