@@ -19,22 +19,7 @@ processes may migrate at once; one applies, the others wait. Migrations only go 
 		Example: "  daybook migrate status",
 	}
 	cmd.PersistentFlags().StringVar(&dsn, "migrate-database-url", "", "owner's connection string (MIGRATE_DATABASE_URL, DATABASE_URL)")
-	url := func() (string, error) {
-		if dsn != "" {
-			return dsn, nil
-		}
-		if v := a.firstEnv("MIGRATE_DATABASE_URL", "DATABASE_URL"); v != "" {
-			return v, nil
-		}
-		if a.url != "" && !a.given["data"] {
-			return "", usage("the schema is changed beside the database, and %s does not lead to it: set MIGRATE_DATABASE_URL", a.url)
-		}
-		d, err := a.findDev()
-		if err != nil {
-			return "", usage("no database: set MIGRATE_DATABASE_URL or DATABASE_URL")
-		}
-		return d.AdminDatabase, nil
-	}
+	url := func() (string, error) { return a.ownerDSN(dsn, "the schema is changed") }
 	return group(cmd, &cobra.Command{
 		Use: "up", Short: "Apply what is missing", Args: takes(),
 		Long: `Applies the migrations that the database does not have yet, the first time all of them,
@@ -74,4 +59,26 @@ with the role daybook_engine for the engines.`,
 			return err
 		},
 	})
+}
+
+// ownerDSN is how the owner of the tables connects: as the flag says, to the
+// 'daybook dev' of --data, as the environment says, or to the one that is found.
+func (a *app) ownerDSN(flag, what string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	if v := a.firstEnv("MIGRATE_DATABASE_URL", "DATABASE_URL"); v != "" && !a.given["data"] {
+		return v, nil
+	}
+	if a.url != "" && !a.given["data"] {
+		return "", usage("%s beside the database, and %s does not lead to it: set MIGRATE_DATABASE_URL", what, a.url)
+	}
+	d, err := a.findDev()
+	switch {
+	case err == nil:
+		return d.AdminDatabase, nil
+	case a.given["data"]:
+		return "", err
+	}
+	return "", usage("no database: set MIGRATE_DATABASE_URL or DATABASE_URL")
 }

@@ -114,7 +114,7 @@ them where backups are kept: the log does not have these events any more.`,
 				return err
 			}
 			o := t.database
-			if dir == "" && a.firstEnv("DATABASE_URL") == "" {
+			if dir == "" && t.http.URL != "" { // of a 'daybook dev', since it leads to the database
 				if d, err := a.findDev(); err == nil {
 					dir = d.Data + "/" + retentionDirName
 				}
@@ -182,22 +182,12 @@ func newRetentionSet(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "set", Short: "Change how long history is kept", Args: takes(),
 		Long: `Changes it for the whole deployment, as the owner of the tables: MIGRATE_DATABASE_URL, or
-else DATABASE_URL. The engines' role may not, so that whoever has its password cannot
+else DATABASE_URL, or a 'daybook dev'. The engines' role may not, so that whoever has its password cannot
 shorten the history.`,
 		Example: "  daybook retention set --runs 800d --outputs 14d\n  daybook retention set --runs forever",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runs == "" && outputs == "" {
 				return usage("--runs or --outputs is needed, such as 400d or forever")
-			}
-			if dsn == "" {
-				dsn = a.firstEnv("MIGRATE_DATABASE_URL", "DATABASE_URL")
-			}
-			if dsn == "" {
-				d, err := a.findDev()
-				if err != nil {
-					return usage("no database: set MIGRATE_DATABASE_URL or DATABASE_URL")
-				}
-				dsn = d.AdminDatabase
 			}
 			var change eventstore.SpanChange
 			var err error
@@ -205,6 +195,9 @@ shorten the history.`,
 				return err
 			}
 			if change.Outputs, err = spanFlag("outputs", outputs); err != nil {
+				return err
+			}
+			if dsn, err = a.ownerDSN(dsn, "retention is changed"); err != nil {
 				return err
 			}
 			k, err := eventstore.SetSpans(cmd.Context(), dsn, change, actor())

@@ -42,3 +42,17 @@ func TestRetention(t *testing.T) {
 	c.run("run", "show", "016f7330-5800-8000-8000-000000000000").exits(exitNotFound, name)
 	c.run("events", "tail", "--after", "1").exits(exitNotFound, "no longer holds all events", "retention status")
 }
+
+// What is done as the owner of the tables is done to the deployment that is
+// named, and never to another that is within reach.
+func TestTheOwnersDatabaseIsTheNamedOne(t *testing.T) {
+	c := offline(t)
+	c.env["DAYBOOK_URL"] = "http://127.0.0.1:1"
+	for _, line := range [][]string{{"retention", "set", "--runs", "1d"}, {"migrate", "status"}} {
+		c.run(line...).exits(exitUsage, "http://127.0.0.1:1 does not lead to it")
+	}
+	c.env["DATABASE_URL"] = "postgres://nobody@127.0.0.1:1/none"
+	for _, line := range [][]string{{"retention", "set", "--runs", "1d"}, {"migrate", "status"}} {
+		c.run(append(line, "--data", t.TempDir())...).exits(exitUnreachable, "no running 'daybook dev' found")
+	}
+}
