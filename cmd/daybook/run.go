@@ -93,8 +93,32 @@ func stateNames() []cobra.Completion {
 // noticeableLag is how far behind a list may be without a word.
 const noticeableLag = 3 * time.Second
 
+// freshPatience is how long a list may take to know what was done before it was
+// asked for.
+const freshPatience = 2 * time.Second
+
+// freshRuns lists runs when the list has everything that was in the log when it was
+// asked for: who has just asked for a run looks for it. If that takes too long, or
+// nobody follows the log, it is the list as it is.
+func freshRuns(ctx context.Context, c client.Runs, f projections.RunFilter) (projections.RunPage, error) {
+	began := time.Now()
+	for {
+		page, err := c.ListRuns(ctx, f)
+		waited := time.Since(began)
+		fresh := page.Lag.Events == 0 || page.Lag.Behind.Std() < waited && !page.Lag.CatchingUp
+		if err != nil || fresh || page.Lag.Owner == "" || waited > freshPatience {
+			return page, err
+		}
+		select {
+		case <-ctx.Done():
+			return page, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
 func (a *app) listRuns(ctx context.Context, c client.Client, out format, f projections.RunFilter) error {
-	page, err := c.ListRuns(ctx, f)
+	page, err := freshRuns(ctx, c, f)
 	if err != nil {
 		return err
 	}
