@@ -123,3 +123,39 @@ func TestAsOfIsWhatWasSeenLive(t *testing.T) {
 		t.Errorf("the queues before there were any: %v, %v", queues, err)
 	}
 }
+
+// What the read models or the log cannot tell any more is not guessed.
+func TestQueuesAsOfSaysWhatItCannotTell(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, spec("a"))
+	now, err := w.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewReader(w.Store)
+	if _, err := r.QueuesAsOf(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := w.admin.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(what string, as any) {
+		t.Helper()
+		if _, err := r.QueuesAsOf(t.Context(), now); !errors.As(err, as) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	exec(`INSERT INTO checkpoints (name, cursor, updated_at) VALUES ($1, '{"era": 0, "scan": {}}', now())`, RunSummariesName)
+	refused("read models that are not made yet", new(*BehindError))
+	exec("DELETE FROM checkpoints")
+	exec(`INSERT INTO events (category, stream_id, version, era, type, at, actor, data)
+		SELECT 'job', gen_random_uuid(), 1, 1, 'JobPaused', now(), 'test', '{}' FROM generate_series(1, $1)`, unread)
+	refused("read models far behind", new(*BehindError))
+	exec("DELETE FROM events WHERE actor = 'test' AND type = 'JobPaused'")
+	exec(`INSERT INTO retired_months (month, sha256, file, directory, host, runs, events, bytes, newest_at, position, era, xid, seen_era, snapshot, exported_by, dropped_at)
+		VALUES ('2020-01-01', 'x', 'f', 'd', 'h', 1, 1, 1, $1, 1, 1, '1', 1, pg_current_snapshot(), 'x', now())`, now)
+	refused("runs that are gone", new(*eventstore.RetiredError))
+}

@@ -492,6 +492,9 @@ func TestWhatMakesAMonthStay(t *testing.T) {
 		if n := w.count(t, "SELECT count(*) FROM events WHERE category = 'run' AND stream_id = $1", run); n == 0 {
 			t.Fatalf("%s: it went all the same", what)
 		}
+		if n := w.count(t, "SELECT count(*) FROM events_job WHERE type = 'RunsRetired' AND data->>'month' = $1", name); n != 0 {
+			t.Errorf("%s: jobs were told that it went", what)
+		}
 	}
 	w.exec(t, "UPDATE checkpoints SET cursor = cursor || '{\"prev\": \"1:1:\"}' WHERE name = 'event_feed'")
 	blocked("an unread event", "event_feed has not read all of it")
@@ -506,6 +509,9 @@ func TestWhatMakesAMonthStay(t *testing.T) {
 	w.exec(t, "DELETE FROM parked_runs")
 	w.exec(t, "UPDATE events SET type = 'FromTheFuture' WHERE stream_id = $1 AND version = 1", run)
 	blocked("an event of a newer version", "cannot be read")
+	if left, _ := filepath.Glob(filepath.Join(w.dir, "*.partial")); len(left) > 0 {
+		t.Errorf("what was not finished is left: %q", left)
+	}
 	w.exec(t, "UPDATE events SET type = 'RunScheduled' WHERE stream_id = $1 AND version = 1", run)
 
 	// Of what was exported and verified before an event came, nothing is dropped.
