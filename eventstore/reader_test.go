@@ -315,6 +315,9 @@ func TestStragglerOfALargeWindowIsRead(t *testing.T) {
 			}
 			n, c = n+len(page), next
 			if len(page) == 50 {
+				if c.NextCeiling == 0 {
+					t.Fatal("a large window is sorted for each of its pages")
+				}
 				continue
 			}
 			if n != want {
@@ -329,7 +332,10 @@ func TestStragglerOfALargeWindowIsRead(t *testing.T) {
 	if err := early.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	read(read(c, 503), 0)
+	c = read(read(c, 503), 0)
+	if err := w.beginSlices(t.Context(), &c, 1<<40); err != nil || c.PrevFloor < drawnEarly || c.Position != c.PrevFloor {
+		t.Errorf("without stragglers slices begin at %d, want %d, %v", c.Position, c.PrevFloor, err)
+	}
 }
 
 // A page from far behind reads about as much as it returns, wherever it begins.

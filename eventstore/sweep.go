@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // keyAge is how old a key must be to be removed. A key that comes and goes with
@@ -58,9 +59,12 @@ func (s *Store) SweepKeys(ctx context.Context, limit int, after string) (removed
 	}
 	s.pausing("sweep")
 	b := &pgx.Batch{}
-	b.Queue(deleteIdleKeys, idle)
+	b.Queue(deleteIdleKeys, idle).Exec(func(tag pgconn.CommandTag) error {
+		removed = int(tag.RowsAffected())
+		return nil
+	})
 	if err := tx.commit(ctx, b); err != nil {
 		return 0, after, fmt.Errorf("remove idle limit keys: %w", err)
 	}
-	return len(idle), next, nil
+	return removed, next, nil
 }

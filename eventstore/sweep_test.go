@@ -63,6 +63,22 @@ func TestOldKeysThatNobodyUsesAreRemoved(t *testing.T) {
 	}
 }
 
+// A place that was taken when the sweep had looked already keeps its key, and the
+// sweep does not count it.
+func TestKeyOfAPlaceTakenMeanwhileStays(t *testing.T) {
+	w := newWorld(t)
+	w.exec(t, "INSERT INTO limit_keys (key, made_at) VALUES ('limit:a', '2020-01-01'), ('limit:b', '2020-01-01'), ('limit:c', '2020-01-01')")
+	w.pausing = func(string) {
+		w.exec(t, "INSERT INTO limit_holders (key, run_id) VALUES ('limit:b', gen_random_uuid())")
+	}
+	if n, _, err := w.SweepKeys(t.Context(), 10, ""); n != 2 || err != nil {
+		t.Errorf("%d keys removed, %v, want the 2 that nobody uses", n, err)
+	}
+	if n := w.count(t, "SELECT count(*) FROM limit_keys WHERE key = 'limit:b'"); n != 1 {
+		t.Error("the key of a place that is held was removed: the place is held for ever")
+	}
+}
+
 // A key goes away and comes back all the time while replicas claim and close:
 // no limit is exceeded, and no place is lost.
 func TestSweepRacesWithClaims(t *testing.T) {

@@ -87,6 +87,8 @@ func (s *Store) unpark(ctx context.Context, run uuid.UUID) (Unparked, error) {
 		return Unparked{}, fmt.Errorf("the log has no events of it: %w", ErrNotFound)
 	case elsewhere || r.State.Terminal():
 		out.Outcome = UnparkedStale
+	case r.State == domain.Running: // a cancel would ask a worker that it does not have
+		return Unparked{}, fmt.Errorf("%w: its stream says %s, and it has no claim", errInconsistent, r.State)
 	case r.State != domain.Pending:
 		return Unparked{}, fmt.Errorf("%w: its stream says %s, and it has no claim; it can be cancelled", errInconsistent, r.State)
 	case archived:

@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ func TestUnparkedRunIsClaimedOnceItsCauseIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, spec("report"))
 	run := w.request(t, "report", 1)[0]
+	w.exec(t, "UPDATE due_runs SET waiting_since = now() - interval '1 hour'")
 	w.parkNext(t, "report", run)
 	parked, err := w.ListParked(t.Context(), 10)
 	if err != nil || len(parked) != 1 || parked[0].RunID != run || parked[0].Job != "report" || parked[0].Queue != "default" || parked[0].Reason == "" {
@@ -41,6 +43,10 @@ func TestUnparkedRunIsClaimedOnceItsCauseIsGone(t *testing.T) {
 	}
 	if again, err := w.Unpark(t.Context(), run, Meta{}); err != nil || again.Outcome != UnparkedNot {
 		t.Errorf("once more: %+v, %v", again, err)
+	}
+	// Claims do not look again where they have been, and who waited for long goes first.
+	if n := w.count(t, "SELECT count(*) FROM due_runs WHERE ready_at >= $1 AND waiting_since < now() - interval '30 minutes'", parked[0].ParkedAt); n != 1 {
+		t.Error("the run is due from before it was parked, or has forgotten since when it waits")
 	}
 	claimed, _ := w.settle(t)
 	if len(claimed) != 1 || claimed[0].ID != run {
@@ -108,6 +114,9 @@ func TestUnparkLeavesNothingBehind(t *testing.T) {
 	if h := w.history(t, archived); h[len(h)-1] != "RunCancelled" {
 		t.Errorf("history %v", h)
 	}
+	if n := w.count(t, "SELECT count(*) FROM events WHERE stream_id = $1 AND type = 'RunCancelled' AND actor = 'ops'", archived); n != 1 {
+		t.Error("the cancel does not say who unparked the run")
+	}
 
 	unknown := uuid.New()
 	w.exec(t, park, unknown, "report")
@@ -116,5 +125,36 @@ func TestUnparkLeavesNothingBehind(t *testing.T) {
 	}
 	if n := w.count(t, "SELECT count(*) FROM parked_runs WHERE run_id <> $1", unknown); n != 0 {
 		t.Errorf("%d rows are still parked", n)
+	}
+}
+
+// Its row lies in no table that claims lie in: the run is neither made due, where
+// a worker may still execute it, nor asked to end when nobody would hear it.
+func TestParkedRunWithoutItsClaimIsNotGuessedAt(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, spec("report"))
+	w.request(t, "report", 2)
+	runs := w.claim(t, 2)
+	claimed, running := runs[0].ID, runs[1].ID
+	w.execute(t, start(runs[1]))
+	w.exec(t, "INSERT INTO parked_runs (run_id, job_id, parked_at, reason, row) SELECT run_id, job_id, now(), 'test', '{}' FROM claims")
+	w.exec(t, "DELETE FROM claims")
+	for _, run := range []uuid.UUID{claimed, running} {
+		got, err := w.Unpark(t.Context(), run, Meta{})
+		if !errors.Is(err, errInconsistent) || strings.Contains(err.Error(), "can be cancelled") != (run == claimed) {
+			t.Errorf("unparked %+v, %v", got, err)
+		}
+	}
+	if a := w.execute(t, Command{RunID: running, Do: domain.CancelRun{}})[0]; !errors.Is(a.Err, errInconsistent) {
+		t.Errorf("cancel of a run that nobody executes: %+v", a)
+	}
+	if n := w.count(t, "SELECT count(*) FROM parked_runs"); n != 2 {
+		t.Errorf("%d runs are parked, want both", n)
+	}
+	if a := w.execute(t, Command{RunID: claimed, Do: domain.CancelRun{}})[0]; a.Err != nil || a.Run.State != domain.Cancelled {
+		t.Errorf("cancel of a run that nobody has begun: %+v", a)
+	}
+	if n := w.count(t, "SELECT count(*) FROM parked_runs"); n != 1 {
+		t.Errorf("%d runs are parked, want the one that cannot be cancelled", n)
 	}
 }
