@@ -23,7 +23,16 @@ func TestConfiguredBudgetIsInForceEverywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.background("engine-1", e.Run)
-	c.startWorker("w-1", 2, func(context.Context, worker.Run[json.RawMessage]) error { return nil })
+	release := make(chan struct{})
+	c.startWorker("w-1", 2, func(ctx context.Context, r worker.Run[json.RawMessage]) error {
+		if r.Job == "held" {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	})
 	free, timed := noop("free"), noop("timed")
 	timed.Timeout = domain.Duration(3 * time.Second)
 	c.apply(free)
@@ -42,6 +51,18 @@ func TestConfiguredBudgetIsInForceEverywhere(t *testing.T) {
 	if s := seconds("SELECT min((data->>'lease_until')::timestamptz - (data->>'deadline')::timestamptz) FROM events WHERE type = 'RunStarted'"); s != 4 {
 		t.Errorf("the outcome is awaited for %d s after the deadline", s)
 	}
+	c.apply(noop("held"))
+	held := protocol.HeartbeatItem{RunID: c.request("held", 1)[0]}
+	c.await(1, 30*time.Second, "SELECT count(*) FROM claims WHERE start_token IS NOT NULL")
+	if err := c.admin.QueryRow(t.Context(), "SELECT claim_id FROM claims").Scan(&held.ClaimID); err != nil {
+		t.Fatal(err)
+	}
+	beaten, err := e.Service().Heartbeat(t.Context(), protocol.HeartbeatRequest{Items: []protocol.HeartbeatItem{held}})
+	if err != nil || beaten[0].LeaseRemaining.Std().Round(time.Second) != 70*time.Second {
+		t.Errorf("renewed: %+v, %v", beaten, err)
+	}
+	close(release)
+	c.await(3, 30*time.Second, succeededRuns)
 	js := c.nats.JetStream(t)
 	s, err := js.Stream(t.Context(), protocol.DispatchStream)
 	if err != nil {

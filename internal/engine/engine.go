@@ -224,9 +224,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 	m := &materializer{store: e.c.Store, batch: materializeBatch, poll: e.firePoll, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("materializer", e.wakeFires, m.Step)
-	c := &claimer{store: e.c.Store, lengths: e.service.lengths, closed: e.service.tally, recount: &e.recount, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
-		engines: func() int { return int(e.live.Load()) }, lanes: map[eventstore.WorkerLane]*eventstore.Lane{}, cancelled: e.Cancelled, log: e.c.Logger, metrics: e.metrics}
-	start("claimer", e.wakeClaims, c.Step)
+	start("claimer", e.wakeClaims, e.newClaimer().Step)
 	r := &reaper{store: e.c.Store, batch: reapBatch, every: ReapInterval, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("reaper", nil, r.Step)
 	start("waiting", nil, r.nudge)
@@ -234,6 +232,11 @@ func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 	start("lanes", e.wakeLanes, e.lanes.Step)
 	start("partitions", nil, e.partitions)
 	start("zones", nil, e.zones)
+}
+
+func (e *Engine) newClaimer() *claimer {
+	return &claimer{store: e.c.Store, lengths: e.service.lengths, closed: e.service.tally, recount: &e.recount, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
+		engines: func() int { return int(e.live.Load()) }, lanes: map[eventstore.WorkerLane]*eventstore.Lane{}, cancelled: e.Cancelled, log: e.c.Logger, metrics: e.metrics}
 }
 
 // presence says that this engine lives, and learns how many others do.

@@ -25,6 +25,18 @@ func TestRunsTravelTogetherOnlyFromABacklog(t *testing.T) {
 	}
 }
 
+// A message fits into the smallest worker that may get it.
+func TestServersOfALane(t *testing.T) {
+	lane, other := eventstore.WorkerLane{Queue: "q", Kind: "k"}, eventstore.WorkerLane{Queue: "q", Kind: "other"}
+	book := newLedger([]eventstore.Worker{
+		{ID: "large", Slots: 50, Lanes: []eventstore.WorkerLane{lane}}, {ID: "small", Slots: 3, Lanes: []eventstore.WorkerLane{other, lane}},
+		{ID: "middle", Slots: 10, Lanes: []eventstore.WorkerLane{lane}}, {ID: "elsewhere", Slots: 1, Lanes: []eventstore.WorkerLane{other}},
+	}, nil)
+	if workers, slots := book.servers(lane); workers != 3 || slots != 3 {
+		t.Errorf("%d workers, the smallest with %d slots, want 3 and 3", workers, slots)
+	}
+}
+
 func TestOnlyRunsKnownToBeShortTravelTogether(t *testing.T) {
 	lane, now := eventstore.WorkerLane{Queue: "q", Kind: "k"}, time.Unix(1e9, 0)
 	l := newLengths()

@@ -54,14 +54,23 @@ func TestReportsHaveConnectionsOfTheirOwn(t *testing.T) {
 	if _, err := locked.Exec(t.Context(), "LOCK TABLE workers"); err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = locked.Rollback(context.WithoutCancel(t.Context())) }() // also when the test gives up
 	const workers = 10 * OpsConns
-	answered := make(chan error, workers)
+	answered, standing := make(chan error, workers), make(chan struct{})
 	for i := range workers {
 		go func() {
+			if i%2 == 1 {
+				<-standing
+				_, err := v.Poll(context.WithoutCancel(t.Context()), protocol.PollRequest{WorkerID: fmt.Sprint("w-", i), Max: 1,
+					Lanes: []protocol.Lane{{Queue: "default", Kind: "none"}}})
+				answered <- err
+				return
+			}
 			answered <- v.Presence(context.WithoutCancel(t.Context()), protocol.PresenceRequest{WorkerID: fmt.Sprint("w-", i)})
 		}()
 	}
 	c.await(asideConns, 30*time.Second, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+	close(standing)
 
 	report := func(op, body, want string) {
 		t.Helper()
@@ -85,7 +94,7 @@ func TestReportsHaveConnectionsOfTheirOwn(t *testing.T) {
 	}
 	for range workers {
 		if err := <-answered; err != nil {
-			t.Errorf("presence: %v", err)
+			t.Errorf("presence or poll: %v", err)
 		}
 	}
 }

@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/worker/protocol"
+)
+
+// books is an engine whose claimer steps when a test says so, and a worker that
+// says what the test makes it say.
+type books struct {
+	*cluster
+	e     *Engine
+	c     *claimer
+	lanes []protocol.Lane
+}
+
+func newBooks(t *testing.T) *books {
+	t.Helper()
+	b := &books{cluster: newCluster(t), lanes: []protocol.Lane{{Queue: "default", Kind: "noop"}}}
+	b.e = b.newEngine("engine-1", topology())
+	b.c = b.e.newClaimer()
+	b.background("service", b.e.service.Run)
+	b.apply(noop("report"))
+	return b
+}
+
+func (b *books) worker(slots int) {
+	b.t.Helper()
+	if err := b.e.service.Presence(b.t.Context(), protocol.PresenceRequest{WorkerID: "w-1", Slots: slots, Lanes: b.lanes}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// step claims by the last count, or by a new one, and says how many claims there are.
+func (b *books) step(count bool) int {
+	b.t.Helper()
+	b.c.asked = time.Now().Add(time.Hour)
+	if count {
+		b.c.asked = time.Now().Add(-countEvery)
+	}
+	if _, _, err := b.c.Step(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.count("SELECT count(*) FROM claims")
+}
+
+// execute starts claimed runs.
+func (b *books) execute(n int) (claims []protocol.CompleteItem) {
+	b.t.Helper()
+	rows, err := b.admin.Query(b.t.Context(), "SELECT run_id, claim_id FROM claims WHERE start_token IS NULL ORDER BY run_id LIMIT $1", n)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct{ Run, Claim uuid.UUID }])
+	if err != nil || len(found) != n {
+		b.t.Fatalf("%d claims to start, want %d, %v", len(found), n, err)
+	}
+	q := protocol.StartRequest{WorkerID: "w-1"}
+	for _, f := range found {
+		q.Items = append(q.Items, protocol.StartItem{RunID: f.Run, ClaimID: f.Claim, Token: uuid.New()})
+		claims = append(claims, protocol.CompleteItem{RunID: f.Run, ClaimID: f.Claim})
+	}
+	got, err := b.e.service.Start(b.t.Context(), "w-1", q)
+	if err != nil || got[0].Status != protocol.StatusStarted {
+		b.t.Fatal(got, err)
+	}
+	return claims
+}
+
+func (b *books) complete(items []protocol.CompleteItem) {
+	b.t.Helper()
+	if got, err := b.e.service.Complete(b.t.Context(), "w-1", protocol.CompleteRequest{Items: items}); err != nil || got[0].Error != nil {
+		b.t.Fatal(got, err)
+	}
+}
+
+// Between two counts the claimer goes by what it claimed and by what workers
+// reported, and it never holds more than there are slots.
+func TestClaimsBetweenTwoCounts(t *testing.T) {
+	b := newBooks(t)
+	b.worker(4)
+	b.request("report", 40)
+	if n := b.step(true); n != 4 {
+		t.Fatalf("%d claims for 4 slots", n)
+	}
+	if n := b.step(false); n != 4 {
+		t.Errorf("%d claims for 4 slots, after a second step", n)
+	}
+	ended := b.execute(2)
+	b.complete(ended)
+	if n := b.step(false); n != 4 {
+		t.Errorf("%d claims when two of 4 were closed: their slots are free", n)
+	}
+	b.complete(ended) // its answer was lost
+	if n := b.step(false); n != 4 {
+		t.Errorf("%d claims for 4 slots: a repeated outcome freed a slot twice", n)
+	}
+	b.worker(6)
+	if n := b.step(false); n != 6 {
+		t.Errorf("%d claims when the worker has said that it has 6 slots", n)
+	}
+	run := b.execute(1)[0]
+	if a, err := b.store.Execute(t.Context(), []eventstore.Command{{RunID: run.RunID, Do: domain.SucceedRun{ClaimID: run.ClaimID}}}); err != nil || a[0].Err != nil {
+		t.Fatal(a, err)
+	}
+	if n := b.step(true); n != 6 {
+		t.Errorf("%d claims when another engine has closed one of 6: the next count finds it", n)
+	}
+}
+
+type failingOutbox struct{}
+
+func (failingOutbox) Enqueue(*pgx.Batch, time.Time, []eventstore.Message) (func(), error) {
+	return nil, errors.New("no room")
+}
+
+// Whether a claim that failed happened is not known: the books are made anew.
+func TestFailedClaimIsCountedAgain(t *testing.T) {
+	b := newBooks(t)
+	b.worker(4)
+	b.request("report", 4)
+	outbox := b.c.outbox
+	b.c.outbox = failingOutbox{}
+	if _, _, err := b.c.Step(t.Context()); err == nil {
+		t.Fatal("a claim without dispatches is no error")
+	}
+	if b.c.book != nil {
+		t.Error("the books still count")
+	}
+	b.c.outbox = outbox
+	if n := b.step(true); n != 4 {
+		t.Errorf("%d claims, want 4", n)
+	}
+}
+
+// What ended quickly lets the rest of the backlog travel together.
+func TestBacklogOfShortRunsTravelsTogether(t *testing.T) {
+	b := newBooks(t)
+	const slots = 4 * 10
+	b.worker(slots)
+	b.request("report", 2*slots)
+	messages := func() int { return b.count("SELECT coalesce(sum(messages), 0) FROM outbox") }
+	if b.step(true); messages() != slots {
+		t.Errorf("%d messages for %d runs of a lane of which nothing is known", messages(), slots)
+	}
+	b.complete(b.execute(slots))
+	lane, known := eventstore.WorkerLane{Queue: "default", Kind: "noop"}, b.e.service.lengths
+	if _, ok := known.lanes[lane]; !ok {
+		t.Fatal("nobody noted how long the runs took")
+	}
+	known.lanes[lane] = length{0, time.Now()} // however slow this machine is
+
+	if b.step(true); messages() != slots+parcelsEach {
+		t.Errorf("%d messages for the next %d runs, want %d", messages()-slots, slots, parcelsEach)
+	}
+}
