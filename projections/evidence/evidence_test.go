@@ -443,3 +443,17 @@ type noOutbox struct{}
 func (noOutbox) Enqueue(*pgx.Batch, time.Time, []eventstore.Message) (func(), error) {
 	return func() {}, nil
 }
+
+func TestExplainARetryThatWaits(t *testing.T) {
+	w := newWorld(t)
+	hour := lastInstant()
+	w.command(t, "report", domain.ApplyJob{Spec: hourly("report", domain.OverlapAllow)})
+	w.since(t, "report", hour.Add(-time.Minute))
+	w.materialize(t)
+	for _, r := range w.claim(t, 1) {
+		w.execute(t, eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w-9", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}},
+			eventstore.Command{RunID: r.ID, Do: domain.FailRun{ClaimID: r.ClaimID, Retryable: true}})
+	}
+	w.exec(t, "UPDATE due_runs SET ready_at = now() + interval '1 hour'")
+	w.explain(t, "report", hour, VerdictRan, "waits for its time, in ")
+}
