@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,14 +39,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(bothWays{m}, pgtest.IgnoreSe
 // commands that ask an engine over HTTP.
 type bothWays struct{ *testing.M }
 
-var overHTTP bool
+var (
+	overHTTP bool
+	alone    []string // the tests that only the first round has
+)
 
 func (m bothWays) Run() int {
 	if code := m.M.Run(); code != 0 {
 		return code
 	}
 	overHTTP = true
-	fmt.Println("again, over HTTP")
+	skip := flag.Lookup("test.skip")
+	if err := skip.Value.Set(strings.Join(slices.DeleteFunc(append(alone, skip.Value.String()), func(s string) bool { return s == "" }), "|")); err != nil {
+		panic(err)
+	}
+	fmt.Printf("again, over HTTP, without the %d tests of what needs the database beside it\n", len(alone))
 	return m.M.Run()
 }
 
@@ -81,12 +90,14 @@ func newCLIOn(t *testing.T, db *pgtest.DB) *cli {
 	return c
 }
 
-// besideDatabase is newCLI for what is only done there.
+// besideDatabase is newCLI for what is only done there: the second round does not
+// have the test.
 func besideDatabase(t *testing.T) *cli {
 	t.Helper()
 	if overHTTP {
-		t.Skip("has passed beside the database, which it is about")
+		t.Fatal("is about commands beside the database, and has just passed there")
 	}
+	alone = append(alone, "^"+t.Name()+"$")
 	return newCLI(t)
 }
 

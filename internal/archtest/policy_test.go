@@ -76,6 +76,7 @@ var policy = map[string][]string{
 	// Measures the whole, from the outside as far as that is possible.
 	"internal/bench": {"domain/...", "eventstore", "outbox", "projections", "migrations", "worker/...", "internal/devpg", "internal/natsjs", uuid, pgx},
 
+	"internal/needs":           {},
 	"internal/devpg":           {xsys},
 	"internal/pgtest":          {"internal/devpg", "migrations", pgx, leak},
 	"internal/natstest":        {"internal/natsjs", nats, natsd},
@@ -93,7 +94,7 @@ var policy = map[string][]string{
 
 // testSupport may use package testing outside of tests, and only tests may
 // import it.
-var testSupport = []string{"internal/pgtest", "internal/natstest", "internal/proctest"}
+var testSupport = []string{"internal/pgtest", "internal/natstest", "internal/proctest", "internal/needs"}
 
 // impure lists standard packages, each with what is below it, through which
 // the domain could reach the world.

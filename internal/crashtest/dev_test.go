@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
+	"github.com/daybookhq/daybook/internal/needs"
 	"github.com/daybookhq/daybook/internal/proctest"
 )
 
@@ -175,9 +176,7 @@ func TestDevKilled(t *testing.T) {
 // TestFirstStartKilled kills `daybook dev` while it makes its database, at another
 // moment each time, over what the kill before left behind.
 func TestFirstStartKilled(t *testing.T) {
-	if os.Getenv(roundsVar) == "" {
-		t.Skip("TestDevKilled does it one time; set " + roundsVar + " for more")
-	}
+	needs.Asked(t, roundsVar, "TestDevKilled does it one time")
 	t.Parallel()
 	r := newRand(t)
 	dir := proctest.ShortDir(t)

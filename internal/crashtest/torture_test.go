@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daybookhq/daybook/internal/crashtest/judge"
+	"github.com/daybookhq/daybook/internal/needs"
 )
 
 // minutesVar makes the long tests run, and the one with random faults for about as
@@ -20,9 +21,7 @@ const minutesVar = "DAYBOOK_TORTURE_MINUTES"
 
 func needTorture(t *testing.T) {
 	t.Helper()
-	if os.Getenv(minutesVar) == "" {
-		t.Skip("make torture runs this; TestClusterKilled is its sample")
-	}
+	needs.Asked(t, minutesVar, "make torture runs this, and TestClusterKilled is its sample")
 }
 
 // TestNemesis does everything there is, in an order that the seed decides, one or

@@ -8,17 +8,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/daybookhq/daybook/internal/needs"
 )
 
 func asNobody(t *testing.T) *syscall.SysProcAttr {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	needs.Root(t)
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 }
 
-func TestAsOrdinaryUser(t *testing.T) {
+func TestRootAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	attr := asNobody(t)
 	base := reachable(t)
@@ -43,7 +43,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	await(t, "the server has followed its supervisor", func() bool { return processGone(pid) })
 }
 
-func TestReadOnlyDirectory(t *testing.T) {
+func TestRootFindsReadOnlyDirectory(t *testing.T) {
 	t.Parallel()
 	attr := asNobody(t)
 	dir := reachable(t)
@@ -62,11 +62,9 @@ func TestReadOnlyDirectory(t *testing.T) {
 }
 
 // Root's own directories are closed to every account that it could step down to.
-func TestUserNamespace(t *testing.T) {
+func TestRootInUserNamespace(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root steps down")
-	}
+	needs.Root(t)
 	base := reachable(t)
 	if err := os.Chmod(base, 0o700); err != nil {
 		t.Fatal(err)
@@ -75,9 +73,7 @@ func TestUserNamespace(t *testing.T) {
 	for range 2 { // made, and found again
 		s, err := Start(t.Context(), Options{Dir: dir})
 		if err != nil {
-			if strings.Contains(err.Error(), "of a user namespace: fork/exec") {
-				t.Skipf("no user namespaces here: %v", err)
-			}
+			needs.That(t, !strings.Contains(err.Error(), "of a user namespace: fork/exec"), "machine lets nobody have a user namespace: %v", err)
 			t.Fatal(err)
 		}
 		if !s.id.namespace {

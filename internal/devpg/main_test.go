@@ -230,7 +230,9 @@ func reachable(t *testing.T) string {
 	return dir
 }
 
-// copyOfTest copies the test binary to where any account can run it.
+// copyOfTest copies the test binary to where any account can run it. A program
+// that is forked meanwhile would hold the copy open for writing, and it could
+// not be run until that is over.
 func copyOfTest(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(os.Args[0])
@@ -238,6 +240,8 @@ func copyOfTest(t *testing.T) string {
 		t.Fatal(err)
 	}
 	name := filepath.Join(reachable(t), "devpg.test")
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(name, b, 0o755); err != nil {
 		t.Fatal(err)
 	}

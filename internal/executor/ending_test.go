@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookhq/daybook/internal/needs"
 )
 
 // long is far more than any test waits for: what lasts that long was not ended.
@@ -82,9 +84,7 @@ func TestEveryProcessOfTheCommandEndsWithItsContext(t *testing.T) {
 			1, 100 * time.Millisecond, "killed, because it was still running 100ms after SIGTERM"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if strings.HasPrefix(c.name, "job control") && (bash == "" || runtime.GOOS != "linux") {
-				t.Skip("needs bash and Linux")
-			}
+			needs.That(t, !strings.HasPrefix(c.name, "job control") || bash != "" && runtime.GOOS == "linux", "machine has no bash, or is not Linux")
 			cause := errors.New("the lease is lost")
 			r, pids := runUntil(t, c.line, c.pids, Options{Grace: c.grace}, cause)
 			wantError(t, r, TypeCancelled, Retry)
@@ -166,9 +166,7 @@ func TestBackgroundProcessNeitherHoldsTheRunNorIsEnded(t *testing.T) {
 }
 
 func TestCommandDiesWithItsWorker(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs the parent-death signal of Linux")
-	}
+	needs.That(t, runtime.GOOS == "linux", "machine has not the parent-death signal of Linux")
 	file := filepath.Join(t.TempDir(), "pids")
 	worker := exec.Command(os.Args[0])
 	worker.Env = append(os.Environ(), asWorker+"=echo $$ >"+file+"; exec sleep 3600")

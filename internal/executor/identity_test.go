@@ -9,12 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/daybookhq/daybook/internal/needs"
 )
 
 func TestAnotherUserNeedsRoot(t *testing.T) {
-	if _, err := user.Lookup("root"); err != nil {
-		t.Skip(err)
-	}
+	_, err := user.Lookup("root")
+	needs.That(t, err == nil, "machine knows no root: %v", err)
 	_, e := identify("root", 1000)
 	if e == nil || e.Type != TypeUser || e.Verdict != Fatal || e.Message != "cannot run as user root: this worker runs as uid 1000" {
 		t.Fatalf("error %v", e)
@@ -26,13 +27,9 @@ func TestAnotherUserNeedsRoot(t *testing.T) {
 
 func TestCredentialHoldsTheUsersGroupsAndNoOthers(t *testing.T) {
 	u, err := user.Lookup("nobody")
-	if err != nil {
-		t.Skip(err)
-	}
+	needs.That(t, err == nil, "machine knows no nobody: %v", err)
 	ids, err := u.GroupIds()
-	if err != nil {
-		t.Skip(err)
-	}
+	needs.That(t, err == nil, "machine does not tell groups: %v", err)
 	who, e := identify("nobody", 0)
 	if e != nil {
 		t.Fatal(e)
@@ -54,14 +51,10 @@ func TestUnknownUserIsRefused(t *testing.T) {
 	}
 }
 
-func TestRunAsAnotherUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+func TestRootRunsAsAnotherUser(t *testing.T) {
+	needs.Root(t)
 	u, err := user.Lookup("nobody")
-	if err != nil {
-		t.Skip(err)
-	}
+	needs.That(t, err == nil, "machine knows no nobody: %v", err)
 	r := Run(t.Context(), Target{Shell: "id -u; id -g; id -Gn | grep -cw root; echo $LOGNAME $USER $HOME", User: "nobody"}, Options{})
 	// The home of nobody may or may not exist; the environment names it either way.
 	want := strings.Join([]string{u.Uid, u.Gid, "0", "nobody nobody " + u.HomeDir}, "\n") + "\n"

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookhq/daybook/internal/needs"
 )
 
 func TestWhatTheCommandSees(t *testing.T) {
@@ -25,9 +27,7 @@ func TestWhatTheCommandSees(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	own := ownIdentity(os.Geteuid())
-	if own.home == "/leak" {
-		t.Skip("this account is in no account database")
-	}
+	needs.That(t, own.home != "/leak", "account is in no account database")
 	options := Options{
 		RunID: "0192", Job: "nightly", Attempt: 2, Args: json.RawMessage(`{"scope": "all"}`),
 		ScheduledAt: time.Date(2026, 3, 8, 3, 30, 0, 0, time.FixedZone("", -4*3600)),

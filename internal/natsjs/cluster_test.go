@@ -75,9 +75,6 @@ func cluster(t *testing.T) (map[string]*server.Server, string) {
 // Three replicas: what production runs. The streams agree with what was asked for, concurrent engines agree with
 // each other, and the loss of the leader costs retries but no message.
 func TestClusterOfThree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three servers")
-	}
 	nodes, urls := cluster(t)
 	connect := func() jetstream.JetStream {
 		nc, err := natsjs.Connect(natsjs.ConnectOptions{URL: urls, Name: t.Name(), Logger: natstest.Quiet()})

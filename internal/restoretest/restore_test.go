@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/daybookhq/daybook/internal/needs"
 	"github.com/daybookhq/daybook/internal/proctest"
 )
 
@@ -18,9 +19,7 @@ const allVar = "DAYBOOK_RESTORE_ALL"
 
 func needAll(t *testing.T) {
 	t.Helper()
-	if os.Getenv(allVar) == "" {
-		t.Skip("make restore does it; TestFailover is the sample")
-	}
+	needs.Asked(t, allVar, "make restore does it, and TestFailover is the sample")
 }
 
 // TestFailover promotes a standby that has not got the last commits.

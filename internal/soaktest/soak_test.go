@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/daybookhq/daybook/internal/needs"
 	"github.com/daybookhq/daybook/internal/pgtest"
 	"github.com/daybookhq/daybook/internal/proctest"
 )
@@ -60,9 +61,9 @@ type soak struct {
 // requests over HTTP, lists that are read, streams of events that are opened and
 // left, a job whose definition changes, a worker that comes and goes.
 func TestSoak(t *testing.T) {
-	minutes, err := strconv.ParseFloat(os.Getenv(minutesVar), 64)
+	minutes, err := strconv.ParseFloat(needs.Asked(t, minutesVar, "make soak does it, for so many minutes"), 64)
 	if err != nil || minutes <= 0 {
-		t.Skip("make soak does it; " + minutesVar + " says for how long")
+		t.Fatalf("%s: minutes as a number above 0 are wanted: %v", minutesVar, err)
 	}
 	length := time.Duration(minutes * float64(time.Minute))
 	s := &soak{t: t, pg: pgtest.Durable(t, nil), series: map[string][]sample{}}
