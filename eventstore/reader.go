@@ -82,7 +82,7 @@ SELECT w.next::text, n.rows, ` + recordedColumns + `
   FROM w CROSS JOIN n LEFT JOIN LATERAL (SELECT * FROM c WHERE n.rows < $6 ORDER BY c.position LIMIT $5) e ON true
  ORDER BY e.position`
 
-// sortedAtOnce is how many rows of a window are sorted for a page, or four pages'
+// sortedAtOnce is how many rows of a window are sorted for a page, or a page's
 // worth if that is more. A window with more would be sorted again for each of its
 // pages, which takes the square of its length.
 const sortedAtOnce = 2000
@@ -130,34 +130,48 @@ type era struct {
 func (s *Store) Read(ctx context.Context, c Cursor, limit int) ([]Recorded, Cursor, error) {
 	var out []Recorded
 	for {
+		page, next, end, err := s.ReadSome(ctx, c, limit-len(out))
+		if err != nil {
+			return nil, c, err
+		}
+		out, c = append(out, page...), next
+		if end || len(out) >= limit {
+			return out, c, nil
+		}
+	}
+}
+
+// ReadSome is Read for those who take what comes: it does not fill up a page from
+// the next window, which would be looked at again for the rest of it. The end tells
+// whether the reader is at the end of the log.
+func (s *Store) ReadSome(ctx context.Context, c Cursor, limit int) (page []Recorded, next Cursor, end bool, err error) {
+	for len(page) == 0 && !end {
 		if c.Era == 0 {
 			first, err := s.eraAfter(ctx, 0)
 			if err != nil {
-				return nil, c, err
+				return nil, c, false, err
 			}
 			low, err := s.LowMark(ctx)
 			if err != nil {
-				return nil, c, err
+				return nil, c, false, err
 			}
 			c = Cursor{Era: first.number, Prev: emptySnapshot, Low: low.Position}
 		}
 		later, err := s.eraAfter(ctx, c.Era)
 		if err != nil {
-			return nil, c, err
+			return nil, c, false, err
 		}
-		page, next, done, err := s.readPage(ctx, c, later, limit-len(out))
+		page, next, end, err = s.readPage(ctx, c, later, limit)
 		if err != nil {
-			return nil, c, fmt.Errorf("read log: %w", err)
+			return nil, c, false, fmt.Errorf("read log: %w", err)
 		}
 		// After the page, not before: what is there now was there for the page.
 		if err := s.checkKept(ctx, c); err != nil {
-			return nil, c, err
+			return nil, c, false, err
 		}
-		out, c = append(out, page...), next
-		if done || len(out) >= limit {
-			return out, c, nil
-		}
+		c = next
 	}
+	return page, c, end, nil
 }
 
 // readPage reads part of one window. It is done when the window was the present
@@ -206,7 +220,7 @@ func (s *Store) readProbed(ctx context.Context, c Cursor, limit int) (page []Rec
 		})
 	}
 	var rows int
-	most := max(4*limit, s.sorted)
+	most := max(limit+1, s.sorted)
 	b.Queue(readWindow, c.Era, c.Prev, upper, c.Position, limit, most).Query(func(found pgx.Rows) error {
 		return eachRow(found, func(found pgx.Rows) error {
 			if found.RawValues()[2] == nil { // only the window's end came
@@ -262,12 +276,12 @@ func (s *Store) beginSlices(ctx context.Context, c *Cursor, last int64) error {
 // readSlices reads a page of a window that has a ceiling. There may be more
 // unless it came to that.
 func (s *Store) readSlices(ctx context.Context, c Cursor, limit int) (page []Recorded, next Cursor, more bool, err error) {
-	const widest = 1 << 16
+	const narrowest, widest = 1 << 12, 1 << 16 // a range of blocks, as the index has them, holds about 1,500
 	var upper *string
 	if c.Next != "" {
 		upper = &c.Next
 	}
-	for span := int64(2 * limit); c.Position < c.NextCeiling; {
+	for span := int64(max(2*limit, narrowest)); c.Position < c.NextCeiling; {
 		end := min(c.Position+span, c.NextCeiling)
 		want := limit - len(page)
 		rows, err := s.loops.Query(ctx, readSlice, c.Era, c.Position, end, c.Prev, upper, want)

@@ -31,13 +31,17 @@ type follower struct {
 func (f *follower) read(ctx context.Context, s *Store) error {
 	for {
 		limit := 1 + f.rnd.IntN(20)
-		s.sorted = []int{1, sortedAtOnce}[f.rnd.IntN(2)] // four pages' worth, or more than there is
-		page, next, err := s.Read(ctx, f.cursor, limit)
+		s.sorted = []int{1, sortedAtOnce}[f.rnd.IntN(2)] // a page's worth, or more than there is
+		page, next, end, err := s.ReadSome(ctx, f.cursor, limit)
+		if f.rnd.IntN(2) == 0 {
+			page, next, err = s.Read(ctx, f.cursor, limit)
+			end = len(page) < limit
+		}
 		if err != nil {
 			return err
 		}
 		f.seen, f.cursor = append(f.seen, page...), next
-		if len(page) < limit {
+		if end {
 			return nil
 		}
 	}

@@ -2,7 +2,6 @@ package projections
 
 import (
 	"encoding/json"
-	"fmt"
 	"hash/fnv"
 	"strconv"
 	"strings"
@@ -40,11 +39,12 @@ const cloudEventTime = "2006-01-02T15:04:05.000000Z"
 
 // NewCloudEvent makes the form in which an event leaves the log.
 func NewCloudEvent(deployment string, r eventstore.Recorded) CloudEvent {
+	stream, version := r.StreamID.String(), strconv.Itoa(r.Version)
 	e := CloudEvent{
-		SpecVersion: "1.0", ID: fmt.Sprintf("%s:%d", r.StreamID, r.Version), Source: fmt.Sprintf("/daybook/%s/%d", deployment, r.Era),
-		Type: CloudEventType(r), Subject: r.StreamID.String(),
+		SpecVersion: "1.0", ID: stream + ":" + version, Source: "/daybook/" + deployment + "/" + strconv.Itoa(r.Era),
+		Type: CloudEventType(r), Subject: stream,
 		Time: r.At.UTC().Truncate(time.Microsecond).Format(cloudEventTime), DataContentType: "application/json",
-		PartitionKey: r.StreamID.String(), Sequence: strconv.Itoa(r.Version), Actor: r.Actor, Data: r.Data,
+		PartitionKey: stream, Sequence: version, Actor: r.Actor, Data: r.Data,
 	}
 	if r.Correlation != nil {
 		e.CorrelationID = r.Correlation.String()
@@ -57,7 +57,47 @@ func NewCloudEvent(deployment string, r eventstore.Recorded) CloudEvent {
 
 // CloudEventType is the type of the event as consumers know it.
 func CloudEventType(r eventstore.Recorded) string {
-	return fmt.Sprintf("daybook.%s.%s.v%d", r.Category, eventToken(r.Category, r.Type), r.SchemaVersion)
+	return "daybook." + string(r.Category) + "." + eventToken(r.Category, r.Type) + ".v" + strconv.Itoa(r.SchemaVersion)
+}
+
+// appendJSON writes the event. Its data are what the database gave as jsonb, and
+// are not parsed again.
+func (e CloudEvent) appendJSON(b []byte) []byte {
+	b = appendMember(b, `{"specversion":`, e.SpecVersion)
+	b = appendMember(b, `,"id":`, e.ID)
+	b = appendMember(b, `,"source":`, e.Source)
+	b = appendMember(b, `,"type":`, e.Type)
+	b = appendMember(b, `,"subject":`, e.Subject)
+	b = appendMember(b, `,"time":`, e.Time)
+	b = appendOptional(b, `,"datacontenttype":`, e.DataContentType)
+	b = appendMember(b, `,"partitionkey":`, e.PartitionKey)
+	b = appendMember(b, `,"sequence":`, e.Sequence)
+	b = appendMember(b, `,"actor":`, e.Actor)
+	b = appendOptional(b, `,"correlationid":`, e.CorrelationID)
+	b = appendOptional(b, `,"causationid":`, e.CausationID)
+	b = appendOptional(b, `,"omitted":`, e.Omitted)
+	if len(e.Data) > 0 {
+		b = append(append(b, `,"data":`...), e.Data...)
+	}
+	return append(b, '}')
+}
+
+func appendOptional(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	return appendMember(b, name, value)
+}
+
+func appendMember(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	for i := range len(value) {
+		if c := value[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(value) // a string always can be
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), value...), '"')
 }
 
 // withoutData is what consumers get of an event that the broker cannot carry:
@@ -74,6 +114,7 @@ func eventToken(c domain.Category, typ string) string {
 		typ = name
 	}
 	var b strings.Builder
+	b.Grow(len(typ) + 4)
 	for i, r := range typ {
 		if unicode.IsUpper(r) && i > 0 {
 			b.WriteByte('-')

@@ -3,10 +3,11 @@ package projections
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -38,7 +39,8 @@ type Feed struct {
 	at      checkpoint
 	pending []eventstore.Recorded // of the page after the checkpoint, not published yet
 	next    *checkpoint           // where the page ends
-	gone    map[int]bool          // indexes of pending that are published
+	gone    []bool                // which of them are
+	last    bool                  // the page ends where the log did
 }
 
 // FeedConfig says what a feed works with. Publisher is needed.
@@ -47,7 +49,7 @@ type FeedConfig struct {
 	Failures   Failures          // takes the publisher's error apart
 	Deployment string            // names this installation in the events' source; empty means "default"
 	Owner      string            // names this process in the checkpoint
-	Limit      int               // events a page; 0 means 2,000
+	Limit      int               // events a page; 0 means 5,000
 	Tick       time.Duration     // between looks at the end of the log; 0 means 250 ms
 	Lease      time.Duration     // how long a crashed owner holds the others up; 0 means 30 s, or six waves
 	Wave       time.Duration     // longest a wave may take; 0 means 5 s
@@ -66,7 +68,7 @@ type Failures interface {
 // NewFeed makes a feed that runs when it gets hold of the checkpoint.
 func NewFeed(store *eventstore.Store, c FeedConfig) *Feed {
 	c.Deployment = cmp.Or(c.Deployment, "default")
-	c.Limit, c.Tick = cmp.Or(c.Limit, 2000), cmp.Or(c.Tick, 250*time.Millisecond)
+	c.Limit, c.Tick = cmp.Or(c.Limit, 5000), cmp.Or(c.Tick, 250*time.Millisecond)
 	c.Wave = cmp.Or(c.Wave, 5*time.Second)
 	c.Lease = cmp.Or(c.Lease, max(30*time.Second, 6*c.Wave)) // a wave begins only if the lease outlasts two
 	if c.Logger == nil {
@@ -121,7 +123,6 @@ func (f *Feed) Step(ctx context.Context) (did bool, next time.Duration, err erro
 			return false, f.c.Tick, err
 		}
 	}
-	full := len(f.pending) == f.c.Limit
 	moved := len(f.pending) > 0
 	if err := f.publish(ctx); err != nil {
 		return moved, f.c.Tick, errors.Join(err, f.save(ctx, f.at, false))
@@ -136,7 +137,7 @@ func (f *Feed) Step(ctx context.Context) (did bool, next time.Duration, err erro
 	}
 	crashpoint.At(crashpoint.FeedPostSave)
 	f.at, f.next = *f.next, nil
-	if full {
+	if !f.last {
 		return true, 0, nil
 	}
 	return moved, f.c.Tick, nil
@@ -153,11 +154,11 @@ func (f *Feed) acquire(ctx context.Context) (held time.Duration, err error) {
 }
 
 func (f *Feed) read(ctx context.Context) error {
-	page, cursor, err := f.store.Read(ctx, f.at.Cursor, f.c.Limit)
+	page, cursor, end, err := f.store.ReadSome(ctx, f.at.Cursor, f.c.Limit)
 	if err != nil {
 		return err
 	}
-	f.pending, f.gone = page, map[int]bool{}
+	f.pending, f.gone, f.last = page, make([]bool, len(page)), end
 	f.next = &checkpoint{Cursor: cursor, Applied: f.at.Applied}
 	for _, r := range page {
 		f.next.Applied = max(f.next.Applied, r.Position)
@@ -181,18 +182,17 @@ func (f *Feed) save(ctx context.Context, at checkpoint, moved bool) error {
 	return nil
 }
 
-// publish sends waves until nothing of the page is left. An event that fails
-// holds back the later ones of its stream, and of this page no other.
+// publish sends the page in waves. An event that fails holds back the later ones
+// of its stream, and of this page no other.
 func (f *Feed) publish(ctx context.Context) error {
 	var first error
-	for stuck := map[uuid.UUID]bool{}; ; {
-		wave := f.wave(stuck)
+	stuck := map[uuid.UUID]bool{}
+	for _, wave := range f.waves() {
+		if len(stuck) > 0 {
+			wave = slices.DeleteFunc(wave, func(i int) bool { return stuck[f.pending[i].StreamID] })
+		}
 		if len(wave) == 0 {
-			if first != nil {
-				return fmt.Errorf("publish events: %w", first)
-			}
-			f.pending = nil
-			return nil
+			continue
 		}
 		// A wave must be over before anybody else can own the feed.
 		if f.c.Lease-time.Since(f.renewed) < 2*f.c.Wave {
@@ -206,20 +206,30 @@ func (f *Feed) publish(ctx context.Context) error {
 			}
 		}
 	}
+	if first != nil {
+		return fmt.Errorf("publish events: %w", first)
+	}
+	f.pending = nil
+	return nil
 }
 
-// wave is the next event of every stream that is not stuck.
-func (f *Feed) wave(stuck map[uuid.UUID]bool) []int {
-	seen := map[uuid.UUID]bool{}
-	var wave []int
+// waves are the events of the page that are not published, by index: the first of
+// every stream, then the second, and so on.
+func (f *Feed) waves() [][]int {
+	var waves [][]int
+	turns := make(map[uuid.UUID]int, len(f.pending))
 	for i, r := range f.pending {
-		if f.gone[i] || seen[r.StreamID] || stuck[r.StreamID] {
+		if f.gone[i] {
 			continue
 		}
-		seen[r.StreamID] = true
-		wave = append(wave, i)
+		turn := turns[r.StreamID]
+		turns[r.StreamID]++
+		if turn == len(waves) {
+			waves = append(waves, nil)
+		}
+		waves[turn] = append(waves[turn], i)
 	}
-	return wave
+	return waves
 }
 
 // send publishes the events and gives back those that failed, by index.
@@ -256,14 +266,10 @@ func (f *Feed) sendBare(ctx context.Context, i int, why error) error {
 }
 
 func (f *Feed) message(ctx context.Context, e CloudEvent, r eventstore.Recorded) *message.Message {
-	body, err := json.Marshal(e)
-	if err != nil { // the data is what the database gave as jsonb
-		body, _ = json.Marshal(e.withoutData("unreadable"))
-	}
-	m := message.NewMessage(e.ID, body)
+	m := message.NewMessage(e.ID, e.appendJSON(make([]byte, 0, 512+len(e.Data))))
 	m.SetContext(ctx)
 	m.Metadata["subject"] = protocol.EventSubject(partition(r.StreamID, protocol.EventPartitions), string(r.Category)+"-"+eventToken(r.Category, r.Type))
-	m.Metadata[protocol.HeaderMsgID] = fmt.Sprintf("%d:%s", r.Era, e.ID)
+	m.Metadata[protocol.HeaderMsgID] = strconv.Itoa(r.Era) + ":" + e.ID
 	m.Metadata[protocol.HeaderExpectedStream] = protocol.EventsStream
 	m.Metadata[protocol.HeaderContentType] = protocol.ContentTypeCloudEvent
 	return m

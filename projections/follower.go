@@ -156,7 +156,7 @@ func (f *Follower) step(ctx context.Context, m *member) (did bool, next time.Dur
 	if err := f.retryParked(ctx, m); err != nil {
 		return false, f.tick, err
 	}
-	page, after, err := f.read(ctx, m)
+	page, after, atEnd, err := f.read(ctx, m)
 	if err != nil {
 		return false, f.tick, err
 	}
@@ -164,7 +164,6 @@ func (f *Follower) step(ctx context.Context, m *member) (did bool, next time.Dur
 		return false, f.tick, err
 	}
 	scanning := m.at.Scan != nil || after.Scan != nil
-	atEnd := !scanning && len(page) < m.limit
 	if atEnd && len(page) == 0 && time.Since(m.saved) < f.lease/3 {
 		m.at = after // a save is a transaction, and an idle log needs none
 		return false, f.tick, nil

@@ -138,7 +138,7 @@ func TestReplacedFollowerWritesNothing(t *testing.T) {
 	w.request(t, "report", 3)
 
 	m := old.members[0]
-	page, after, err := old.read(t.Context(), m)
+	page, after, _, err := old.read(t.Context(), m)
 	if err != nil || len(page) == 0 {
 		t.Fatalf("read %d events, %v", len(page), err)
 	}

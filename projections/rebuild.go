@@ -152,11 +152,11 @@ func (f *Follower) exchange(ctx context.Context, m *member, name string) error {
 		if _, err := tx.Exec(ctx, lockCheckpoint, name); err != nil {
 			return err
 		}
-		page, after, err := f.read(ctx, m)
+		page, after, end, err := f.read(ctx, m)
 		if err != nil {
 			return err
 		}
-		if after.Scan != nil || len(page) == m.limit {
+		if !end {
 			return errNotThere
 		}
 		if _, err := m.lease.save(ctx, tx, after); err != nil {

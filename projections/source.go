@@ -69,21 +69,22 @@ func farBehind(behind, total int64, limit int) bool {
 	return behind > int64(pages*limit) && behind > total/2
 }
 
-// read reads the next page and tells where the follower is after it. A page
-// below the limit, without a scan before or after it, was at the end of the log.
-func (f *Follower) read(ctx context.Context, m *member) (page []eventstore.Recorded, next checkpoint, err error) {
+// read reads the next page and tells where the follower is after it, and whether
+// that is the end of the log.
+func (f *Follower) read(ctx context.Context, m *member) (page []eventstore.Recorded, next checkpoint, end bool, err error) {
 	next = m.at
 	if next.Scan == nil && m.far {
 		if next.Scan, err = f.beginScan(ctx, next); err != nil {
-			return nil, next, err
+			return nil, next, false, err
 		}
 		m.far = false
 	}
 	if next.Scan != nil {
-		return f.readScan(ctx, next, m.limit)
+		page, next, err = f.readScan(ctx, next, m.limit)
+		return page, next, false, err
 	}
-	page, next.Cursor, err = f.store.Read(ctx, next.Cursor, m.limit)
-	return page, next, err
+	page, next.Cursor, end, err = f.store.ReadSome(ctx, next.Cursor, m.limit)
+	return page, next, end, err
 }
 
 func (f *Follower) beginScan(ctx context.Context, at checkpoint) (*scan, error) {

@@ -79,7 +79,7 @@ func (c *claimer) Step(ctx context.Context) (did bool, next time.Duration, err e
 		did = did || took
 		next = min(next, wait)
 	}
-	if worked && len(errs) > 0 { // one lane's trouble must not slow down the others
+	if worked && len(errs) > 0 && !errors.Is(ctx.Err(), context.Canceled) { // one lane's trouble must not slow down the others
 		c.log.ErrorContext(ctx, "runs of a lane cannot be claimed", "error", errors.Join(errs...))
 		return did, max(next, claimPoll), nil
 	}
