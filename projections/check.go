@@ -27,7 +27,7 @@ type CheckReport struct {
 // Drift is a row that is not what the log says.
 type Drift struct {
 	Table       string       `json:"table"`
-	Key         string       `json:"key"` // run id or job
+	Key         string       `json:"key"` // run id, job, or lane; with the time of a bucket
 	What        string       `json:"what"`
 	Differences []Difference `json:"differences,omitempty"`
 }
@@ -48,13 +48,13 @@ func (r *CheckReport) add(d Drift) {
 }
 
 // Check folds the log and compares the projection with it: every run and, after
-// them, the statistics of every job, or with a sample above 0 about that many
+// them, the statistics of every job and lane, or with a sample above 0 about that many
 // runs at random places. Readers, writers and followers go on.
 func Check(ctx context.Context, store *eventstore.Store, name string, sample int) (CheckReport, error) {
 	if name != RunSummariesName {
 		return CheckReport{}, &UnknownProjectionError{Name: name}
 	}
-	c := checker{store: store, report: CheckReport{Projection: name, Drift: []Drift{}}}
+	c := checker{store: store, report: CheckReport{Projection: name, Drift: []Drift{}}, traffic: newTraffic()}
 	run := c.all
 	if sample > 0 {
 		run = func(ctx context.Context) error { return c.sample(ctx, sample) }
@@ -72,6 +72,7 @@ type checker struct {
 	store   *eventstore.Store
 	report  CheckReport
 	retired []eventstore.RetiredMonth // that the log has let go of
+	traffic *traffic                  // counted along the way
 }
 
 func (c *checker) noteRetired(ctx context.Context) (err error) {
@@ -99,6 +100,10 @@ func (c *checker) isRetired(run uuid.UUID) bool {
 const checkedPage = 10_000
 
 func (c *checker) all(ctx context.Context) error {
+	began, err := c.beginTraffic(ctx)
+	if err != nil {
+		return err
+	}
 	after, done := uuid.Nil, false
 	for !done {
 		var err error
@@ -106,7 +111,10 @@ func (c *checker) all(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.stats(ctx)
+	if err := c.stats(ctx); err != nil {
+		return err
+	}
+	return c.compareTraffic(ctx, began)
 }
 
 // Index: the primary keys of the partitions.
@@ -261,16 +269,21 @@ func (c *checker) stats(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
 			return err
 		}
-		drift, err := queryRows(ctx, tx, func(row pgx.CollectableRow) (Drift, error) {
-			diff := Difference{Column: "all"}
-			d := Drift{Table: "job_stats", What: "differs"}
-			err := row.Scan(&d.Key, &diff.Log, &diff.Table)
-			d.Differences = []Difference{diff}
-			return d, err
-		}, checkStats)
-		for _, d := range drift {
-			c.report.add(d)
+		for table, sql := range map[string]string{"job_stats": checkStats, "queue_stats": checkDepths} {
+			drift, err := queryRows(ctx, tx, func(row pgx.CollectableRow) (Drift, error) {
+				diff := Difference{Column: "all"}
+				d := Drift{Table: table, What: "differs"}
+				err := row.Scan(&d.Key, &diff.Log, &diff.Table)
+				d.Differences = []Difference{diff}
+				return d, err
+			}, sql)
+			if err != nil {
+				return err
+			}
+			for _, d := range drift {
+				c.report.add(d)
+			}
 		}
-		return err
+		return nil
 	})
 }

@@ -25,7 +25,7 @@ func (c *checker) compare(streams [][]logged, rows []RunSummary, parked []uuid.U
 		if aside[id] {
 			c.report.Parked++
 		}
-		if d, ok := compareRun(stream, row, found, aside[id]); !ok {
+		if d, ok := c.compareRun(stream, row, found, aside[id]); !ok {
 			c.report.add(d)
 		}
 	}
@@ -39,7 +39,7 @@ func (c *checker) compare(streams [][]logged, rows []RunSummary, parked []uuid.U
 
 // compareRun folds as many events as the row claims to have, which must be those
 // the follower has behind it or, where it scans or was made to try again, more.
-func compareRun(stream []logged, row RunSummary, found, parked bool) (Drift, bool) {
+func (c *checker) compareRun(stream []logged, row RunSummary, found, parked bool) (Drift, bool) {
 	d := Drift{Table: "run_summaries", Key: stream[0].StreamID.String()}
 	applied := 0
 	for applied < len(stream) && stream[applied].applied {
@@ -60,7 +60,7 @@ func compareRun(stream []logged, row RunSummary, found, parked bool) (Drift, boo
 	}
 	want := RunSummary{RunID: stream[0].StreamID}
 	for _, e := range stream[:row.Version] {
-		if err := want.applyRecorded(e.Recorded); err != nil {
+		if err := want.applyRecorded(e.Recorded, c.traffic); err != nil {
 			d.What = fmt.Sprintf("made of events that do not fold: %v", err)
 			return d, false
 		}

@@ -44,15 +44,16 @@ type Follower struct {
 // member is a projection and this follower's hold on it.
 type member struct {
 	Projection
-	lease lease
-	held  bool
-	at    checkpoint // in memory; ahead of the stored one by empty reads only
-	saved time.Time  // when the lease was renewed last, by this process's monotonic clock
-	now   time.Time  // the database's clock then
-	swept time.Time  // when parked streams were tried last
-	far   bool       // the distance to the end of the log is to be looked at
-	limit int        // events of the next page
-	count int64      // events read so far
+	lease  lease
+	held   bool
+	at     checkpoint // in memory; ahead of the stored one by empty reads only
+	saved  time.Time  // when the lease was renewed last, by this process's monotonic clock
+	now    time.Time  // the database's clock then
+	swept  time.Time  // when parked streams were tried last
+	tidied time.Time  // when nothing was left to tidy
+	far    bool       // the distance to the end of the log is to be looked at
+	limit  int        // events of the next page
+	count  int64      // events read so far
 }
 
 // New returns a follower of the store's log.
@@ -154,6 +155,9 @@ func (f *Follower) step(ctx context.Context, m *member) (did bool, next time.Dur
 		}
 	}
 	if err := f.retryParked(ctx, m); err != nil {
+		return false, f.tick, err
+	}
+	if err := f.tidy(ctx, m); err != nil {
 		return false, f.tick, err
 	}
 	page, after, atEnd, err := f.read(ctx, m)

@@ -162,7 +162,7 @@ func TestPoisonHoldsBackItsStreamAndIsReportedOnce(t *testing.T) {
 	strange := func(id uuid.UUID, version int) eventstore.Recorded {
 		return eventstore.Recorded{Category: domain.CategoryRun, StreamID: id, Version: version, Type: "RunTeleported", SchemaVersion: 1}
 	}
-	f := fold{rows: map[uuid.UUID]*foldedRun{}}
+	f := newFold()
 	for _, rec := range []eventstore.Recorded{scheduled(bad), strange(bad, 2), strange(bad, 3), scheduled(good)} {
 		f.add(rec)
 	}

@@ -27,10 +27,10 @@ func (w *world) finish(t testing.TB, job string, n int) {
 func (w *world) shape(t *testing.T) []string {
 	t.Helper()
 	rows, err := w.admin.Query(t.Context(), `
-		SELECT indexname || ': ' || indexdef FROM pg_indexes WHERE tablename IN ('run_summaries', 'job_stats')
-		UNION ALL SELECT relname || ' ' || array_to_string(reloptions, ',') || ' ' || relacl::text || ' ' || relowner::regrole::text FROM pg_class WHERE relname IN ('run_summaries', 'job_stats')
-		UNION ALL SELECT conname || ' ' || conrelid::regclass::text || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid IN ('run_summaries'::regclass, 'job_stats'::regclass)
-		UNION ALL SELECT attrelid::regclass::text || '.' || attname || ' ' || atttypid::regtype::text || ' ' || attnotnull::text FROM pg_attribute WHERE attnum > 0 AND attrelid IN ('run_summaries'::regclass, 'job_stats'::regclass)
+		SELECT indexname || ': ' || indexdef FROM pg_indexes WHERE tablename = ANY (daybook_projection_tables('run_summaries'))
+		UNION ALL SELECT relname || ' ' || array_to_string(reloptions, ',') || ' ' || relacl::text || ' ' || relowner::regrole::text FROM pg_class WHERE relkind = 'r' AND relname = ANY (daybook_projection_tables('run_summaries'))
+		UNION ALL SELECT conname || ' ' || conrelid::regclass::text || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = ANY (daybook_projection_tables('run_summaries')::regclass[])
+		UNION ALL SELECT attrelid::regclass::text || '.' || attname || ' ' || atttypid::regtype::text || ' ' || attnotnull::text FROM pg_attribute WHERE attnum > 0 AND attrelid = ANY (daybook_projection_tables('run_summaries')::regclass[])
 		UNION ALL SELECT relname FROM pg_class WHERE relname LIKE '%\_next%'
 		ORDER BY 1`)
 	if err != nil {
@@ -55,6 +55,9 @@ func TestRebuildRepairsDriftAndKeepsTheTablesShape(t *testing.T) {
 	before, shape := w.dump(t), w.shape(t)
 	w.exec(t, "UPDATE run_summaries SET worker = 'nobody', state = 'failed' WHERE run_id = (SELECT run_id FROM run_summaries LIMIT 1)")
 	w.exec(t, "DELETE FROM job_stats WHERE job = 'other'")
+	w.exec(t, "UPDATE queue_stats SET running = running + 7")
+	w.exec(t, "UPDATE job_minutes SET failed = failed + 1")
+	w.exec(t, "DELETE FROM lane_durations")
 	for range 2 {
 		var last Progress
 		if err := Rebuild(t.Context(), w.Store, RunSummariesName, nil, func(p Progress) { last = p }); err != nil {

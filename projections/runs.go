@@ -14,11 +14,13 @@ import (
 	"github.com/daybookhq/daybook/eventstore"
 )
 
-// RunSummaries is the projection of that name: the tables run_summaries and
-// job_stats.
+// RunSummaries is the projection of that name: the table run_summaries, a row a
+// run, and what is counted on the way there: job_stats, queue_stats, and the
+// rates and durations of lanes and jobs (see traffic.go).
 type RunSummaries struct {
-	name                   string
+	name, suffix           string
 	load, upsert, addStats string
+	traffic                trafficSQL
 }
 
 // RunSummariesName is the checkpoint of [RunSummaries].
@@ -35,11 +37,12 @@ func NewRunSummaries() *RunSummaries { return newRunSummaries("", "") }
 
 func newRunSummaries(table, name string) *RunSummaries {
 	return &RunSummaries{
-		name: RunSummariesName + name,
+		name: RunSummariesName + name, suffix: table,
 		// Index: run_summaries_pkey. No lock: the checkpoint's row is locked.
 		load:     "SELECT " + summaryColumns + " FROM run_summaries" + table + " WHERE run_id = ANY($1)",
 		upsert:   upsertSummaries("run_summaries" + table),
 		addStats: addStats("job_stats" + table),
+		traffic:  newTrafficSQL(table),
 	}
 }
 
@@ -48,7 +51,7 @@ func (p *RunSummaries) Name() string { return p.name }
 
 // Apply implements [Projection].
 func (p *RunSummaries) Apply(ctx context.Context, tx pgx.Tx, page []eventstore.Recorded) ([]Poison, error) {
-	f := fold{rows: make(map[uuid.UUID]*foldedRun)}
+	f := newFold()
 	for _, rec := range page {
 		if rec.Category == domain.CategoryRun {
 			f.rows[rec.StreamID] = nil
@@ -58,8 +61,8 @@ func (p *RunSummaries) Apply(ctx context.Context, tx pgx.Tx, page []eventstore.R
 		return nil, nil
 	}
 	ids := slices.SortedFunc(maps.Keys(f.rows), compareIDs)
-	if err := p.loadRows(ctx, tx, ids, f.rows); err != nil {
-		return nil, err
+	if err := p.loadRows(ctx, tx, ids, f); err != nil {
+		return nil, fmt.Errorf("load %s: %w", p.name, err)
 	}
 	for _, rec := range page {
 		if rec.Category == domain.CategoryRun {
@@ -70,6 +73,7 @@ func (p *RunSummaries) Apply(ctx context.Context, tx pgx.Tx, page []eventstore.R
 	for _, id := range ids {
 		if r := f.rows[id]; r.dirty {
 			rows.add(&r.RunSummary)
+			f.traffic.moved(lane{r.Queue, r.Kind}, r.was, r.State)
 		}
 	}
 	b := &pgx.Batch{}
@@ -77,6 +81,7 @@ func (p *RunSummaries) Apply(ctx context.Context, tx pgx.Tx, page []eventstore.R
 		b.Queue(p.upsert, rows.columns()...)
 	}
 	f.stats.queue(b, p.addStats)
+	f.traffic.queue(b, p.traffic)
 	if b.Len() == 0 {
 		return f.poison, nil
 	}
@@ -86,31 +91,41 @@ func (p *RunSummaries) Apply(ctx context.Context, tx pgx.Tx, page []eventstore.R
 	return f.poison, nil
 }
 
-func (p *RunSummaries) loadRows(ctx context.Context, tx pgx.Tx, ids []uuid.UUID, into map[uuid.UUID]*foldedRun) error {
-	found, err := tx.Query(ctx, p.load, pgIDs(ids))
-	if err != nil {
-		return fmt.Errorf("load %s: %w", p.name, err)
-	}
-	_, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (struct{}, error) {
-		s, err := scanSummary(row)
-		into[s.RunID] = &foldedRun{RunSummary: s}
-		return struct{}{}, err
+func (p *RunSummaries) loadRows(ctx context.Context, tx pgx.Tx, ids []uuid.UUID, into *fold) error {
+	b := &pgx.Batch{}
+	b.Queue(statsBegin).QueryRow(func(row pgx.Row) (err error) {
+		into.traffic.floors, err = scanFloors(row)
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("load %s: %w", p.name, err)
-	}
-	return nil
+	b.Queue(p.load, pgIDs(ids)).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		for rows.Next() {
+			s, err := scanSummary(rows)
+			if err != nil {
+				return err
+			}
+			into.rows[s.RunID] = &foldedRun{RunSummary: s, was: s.State}
+		}
+		return rows.Err()
+	})
+	return tx.SendBatch(ctx, b).Close()
 }
 
 // fold is a page on its way into the rows.
 type fold struct {
-	rows   map[uuid.UUID]*foldedRun
-	stats  statsDelta
-	poison []Poison
+	rows    map[uuid.UUID]*foldedRun
+	stats   statsDelta
+	traffic *traffic
+	poison  []Poison
+}
+
+func newFold() *fold {
+	return &fold{rows: map[uuid.UUID]*foldedRun{}, traffic: newTraffic()}
 }
 
 type foldedRun struct {
 	RunSummary
+	was   domain.State // before the page; "" for a new one
 	dirty bool
 	stuck bool // an event was poison: what follows is held back
 }
@@ -124,8 +139,7 @@ func (f *fold) add(rec eventstore.Recorded) {
 	if r.stuck || rec.Version <= r.Version {
 		return
 	}
-	err := r.next(rec)
-	if err != nil {
+	if err := r.next(rec, f.traffic); err != nil {
 		r.stuck = true
 		f.poison = append(f.poison, Poison{Event: rec, Reason: err})
 		return
@@ -136,11 +150,11 @@ func (f *fold) add(rec eventstore.Recorded) {
 	}
 }
 
-func (r *foldedRun) next(rec eventstore.Recorded) error {
+func (r *foldedRun) next(rec eventstore.Recorded, t *traffic) error {
 	if rec.Version != r.Version+1 {
 		return fmt.Errorf("version %d follows version %d", rec.Version, r.Version)
 	}
-	return r.applyRecorded(rec)
+	return r.applyRecorded(rec, t)
 }
 
 func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }

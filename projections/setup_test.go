@@ -178,7 +178,10 @@ func (w *world) count(t testing.TB, sql string, args ...any) (n int) {
 // dump is the content of the projection's tables.
 func (w *world) dump(t testing.TB) []string {
 	t.Helper()
-	rows, err := w.admin.Query(t.Context(), "SELECT r::text FROM run_summaries r UNION ALL SELECT s::text FROM job_stats s ORDER BY 1")
+	rows, err := w.admin.Query(t.Context(), `
+		SELECT r::text FROM run_summaries r UNION ALL SELECT s::text FROM job_stats s UNION ALL SELECT q::text FROM queue_stats q
+		UNION ALL SELECT m::text FROM lane_minutes m UNION ALL SELECT m::text FROM job_minutes m
+		UNION ALL SELECT d::text FROM lane_durations d UNION ALL SELECT d::text FROM job_durations d ORDER BY 1`)
 	if err != nil {
 		t.Fatal(err)
 	}

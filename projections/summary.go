@@ -149,11 +149,16 @@ func cut(s string, limit int) string {
 // stored is the time as the database gives it back.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// applyRecorded decodes the event and folds it in.
-func (s *RunSummary) applyRecorded(rec eventstore.Recorded) error {
+// applyRecorded decodes the event, folds it in and counts it.
+func (s *RunSummary) applyRecorded(rec eventstore.Recorded, t *traffic) error {
 	e, err := runEvent(rec)
 	if err != nil {
 		return err
 	}
-	return s.apply(e, rec.At)
+	before := s.attemptState()
+	if err := s.apply(e, rec.At); err != nil {
+		return err
+	}
+	t.event(before, e, stored(rec.At), s)
+	return nil
 }
