@@ -139,3 +139,34 @@ func when(t time.Time) *time.Time {
 	}
 	return &t
 }
+
+// Index: none, as leasePacks.
+const selectPacks = `SELECT id, pack FROM outbox`
+
+// ReadClaims tells which claims have messages in the outbox, whatever state their
+// packs are in. A pack that cannot be read is an error: its claims are not known.
+func ReadClaims(ctx context.Context, db *pgxpool.Pool) (map[uuid.UUID]bool, error) {
+	claims := map[uuid.UUID]bool{}
+	rows, err := db.Query(ctx, selectPacks)
+	if err != nil {
+		return nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	var id uuid.UUID
+	var raw []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &raw}, func() error {
+		messages, err := decodePack(raw)
+		if err != nil {
+			return fmt.Errorf("pack %s: %w", id, err)
+		}
+		for _, m := range messages {
+			for _, h := range m.Hints {
+				claims[h.ClaimID] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	return claims, nil
+}

@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,19 @@ func TestStatus(t *testing.T) {
 	p := s.Packs[2]
 	if p.State != Failed || p.Attempts != 3 || p.LastError != "stream is full" || p.Messages != 2 || p.Owner != "gone" || p.Age < 10*time.Minute || !p.ParkedAt.IsZero() {
 		t.Errorf("%+v", p)
+	}
+}
+
+func TestReadClaims(t *testing.T) {
+	w := newWorld(t)
+	ids := backlog(t, w)
+	claims, err := ReadClaims(t.Context(), w.Pool())
+	if err != nil || len(claims) != 10 {
+		t.Fatalf("%d claims in five packs of two messages, %v", len(claims), err)
+	}
+	w.exec(t, "UPDATE outbox SET pack = 'unreadable' WHERE id = $1", ids[2])
+	if claims, err := ReadClaims(t.Context(), w.Pool()); err == nil || !strings.Contains(err.Error(), ids[2].String()) {
+		t.Errorf("a pack that cannot be read: %v, %v", claims, err)
 	}
 }
 

@@ -72,7 +72,9 @@ func newAuditVerify(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Fold the whole log and hold everything else against it",
-		Long: `Reads every event from one snapshot. Engines go on meanwhile.
+		Long: `Reads every event from one snapshot. Engines go on meanwhile. At last every claim that
+nobody has started is looked for, in the outbox and, if NATS is given or an engine is
+asked, with the broker; the output says whether that was done.
 
   daybook audit verify -o json`,
 		Args: takes(),
@@ -91,6 +93,7 @@ func newAuditVerify(a *app) *cobra.Command {
 						fmt.Fprintf(a.out, "%s\t%s\t%s\n", v.Rule, v.Stream, plain(v.What))
 					}
 					fmt.Fprintf(a.err, "%s in %s, %s; %s\n", count(r.Events, "event"), count(r.Streams, "stream"), count(r.Live, "live run"), count(r.Count, "violation"))
+					fmt.Fprintln(a.err, dispatchLine(r.Dispatch))
 				}
 				if err == nil && r.Count > 0 {
 					return &exitError{code: exitFailed, err: errors.New("the history is not sound"), silent: !f.people()}
@@ -101,6 +104,14 @@ func newAuditVerify(a *app) *cobra.Command {
 	}
 	outputFlag(cmd, &f, asTable)
 	return cmd
+}
+
+func dispatchLine(d evidence.DispatchCheck) string {
+	claims := "of " + count(d.Claims, "claim") + " that nobody has started"
+	if !d.Asked {
+		return claims + " the dispatches were not looked for: " + plain(d.NotAsked)
+	}
+	return fmt.Sprintf("%s %d lie in the outbox, %d with the broker, %d nowhere", claims, d.Outbox, d.Broker, d.Gone)
 }
 
 func newAuditCoverage(a *app) *cobra.Command {

@@ -116,7 +116,7 @@ func (n *node) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.engine.Run(ctx) })
 	events := &eventstream.Handler{Log: n.api, Deployment: engine.Deployment, Problem: httpapi.WriteProblem, Done: ctx.Done()}
-	h := httpapi.Handler(httpapi.Config{Store: n.api, Events: events, Work: n.engine.Service(), Wake: n.engine, LocalToken: n.localToken, OwnerToken: n.ownerToken, Version: version(), Done: ctx.Done(),
+	h := httpapi.Handler(httpapi.Config{Store: n.api, Events: events, Work: n.engine.Service(), Wake: n.engine, Broker: n.engine, LocalToken: n.localToken, OwnerToken: n.ownerToken, Version: version(), Done: ctx.Done(),
 		Ready: n.engine.Ready, Gather: n.registry, Logger: n.log})
 	g.Go(func() error { return httpapi.Serve(ctx, n.listener, h, n.log) })
 	return g.Wait()

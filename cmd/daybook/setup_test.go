@@ -118,6 +118,9 @@ func (c *cli) serve() *httptest.Server {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	if err := e.Prepare(c.t.Context()); err != nil {
+		c.t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- e.Service().Run(ctx) }()
@@ -127,7 +130,7 @@ func (c *cli) serve() *httptest.Server {
 			c.t.Errorf("service: %v", err)
 		}
 	})
-	api := httpapi.Handler(httpapi.Config{Store: c.store, Work: e.Service(), Gather: registry, Ready: func(context.Context) error { return nil }, Version: "test", Done: ctx.Done(), Logger: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+	api := httpapi.Handler(httpapi.Config{Store: c.store, Work: e.Service(), Broker: e, Gather: registry, Ready: func(context.Context) error { return nil }, Version: "test", Done: ctx.Done(), Logger: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Events: &eventstream.Handler{Log: c.store, Deployment: engine.Deployment, Problem: httpapi.WriteProblem, Done: ctx.Done()}})
 	s := httptest.NewServer(api)
 	c.t.Cleanup(s.Close)

@@ -30,6 +30,8 @@ type Database struct {
 	meta  eventstore.Meta // recorded with every command
 	wake  hints
 	lent  bool // the store is somebody else's
+
+	broker Broker // nil: there is none to ask
 }
 
 var _ Client = (*Database)(nil)
@@ -41,16 +43,20 @@ func Open(ctx context.Context, o Options) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Database{
+	d := &Database{
 		store: store, read: projections.NewReader(store), meta: eventstore.Meta{Actor: o.Actor},
 		wake: waker{url: o.NATS, creds: o.NATSCreds},
-	}, nil
+	}
+	if o.NATS != "" {
+		d.broker = brokerAt{o.NATS, o.NATSCreds}
+	}
+	return d, nil
 }
 
 // Over is a client over a store that stays its owner's, for a request to an
-// engine. Hints may be nil.
-func Over(store *eventstore.Store, meta eventstore.Meta, h Hints) *Database {
-	return &Database{store: store, read: projections.NewReader(store), meta: meta, wake: engineHints{h}, lent: true}
+// engine. Hints and broker may be nil.
+func Over(store *eventstore.Store, meta eventstore.Meta, h Hints, b Broker) *Database {
+	return &Database{store: store, read: projections.NewReader(store), meta: meta, wake: engineHints{h}, lent: true, broker: b}
 }
 
 // Hints spare an engine the asking.

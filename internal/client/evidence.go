@@ -18,7 +18,8 @@ type Evidence interface {
 	// Coverage compares what the recorded schedules implied with what is on
 	// record, both ends included.
 	Coverage(ctx context.Context, job string, from, to time.Time) (evidence.Coverage, error)
-	// Verify folds the whole log and holds everything else against it.
+	// Verify folds the whole log and holds everything else against it, the broker's
+	// messages included where there is one to ask.
 	Verify(ctx context.Context, progress func(events int)) (evidence.Report, error)
 	// Lineage tells where a run comes from and what came of it.
 	Lineage(ctx context.Context, run uuid.UUID) (evidence.Lineage, error)
@@ -62,7 +63,7 @@ func (d *Database) Coverage(ctx context.Context, job string, from, to time.Time)
 
 // Verify implements [Evidence].
 func (d *Database) Verify(ctx context.Context, progress func(int)) (evidence.Report, error) {
-	return d.audit().Verify(ctx, progress)
+	return d.audit().Asking(dispatches{d}).Verify(ctx, progress)
 }
 
 // Lineage implements [Evidence].

@@ -125,6 +125,12 @@ func (e *Engine) Due(queue string) {
 	e.waker.Wake(queue)
 }
 
+// Dispatched tells which claims lie dispatched with the broker, and when its
+// stream was made.
+func (e *Engine) Dispatched(ctx context.Context) (map[uuid.UUID]bool, time.Time, error) {
+	return natsjs.Dispatched(ctx, e.js)
+}
+
 // Cancelled tells the workers that runs were asked to end.
 func (e *Engine) Cancelled(runs ...uuid.UUID) { e.waker.Cancelled(runs...) }
 

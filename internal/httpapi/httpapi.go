@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/daybookhq/daybook/eventstore"
+	"github.com/daybookhq/daybook/internal/client"
 	"github.com/daybookhq/daybook/projections"
 	"github.com/daybookhq/daybook/projections/evidence"
 	"github.com/daybookhq/daybook/worker/protocol"
@@ -49,7 +50,8 @@ type Config struct {
 	Store  *eventstore.Store
 	Work   Worker
 	Wake   Waker
-	Events http.Handler // GET /v1/events, a stream without end; nil: there is none
+	Broker client.Broker // nil: nobody asks it
+	Events http.Handler  // GET /v1/events, a stream without end; nil: there is none
 
 	// LocalToken is a bearer token of this process's own worker, that no
 	// database knows; empty: there is none.

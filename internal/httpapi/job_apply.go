@@ -96,7 +96,7 @@ func judgeDefinition(c client.Change, i int, first map[string]int) (wrong []Viol
 // deployment is the same as what the command line uses beside the database, in
 // the name of whoever sends the request.
 func (a *api) deployment(ctx context.Context) *client.Database {
-	return client.Over(a.Store, meta(ctx), a.Wake)
+	return client.Over(a.Store, meta(ctx), a.Wake, a.Broker)
 }
 
 func (a *api) planJobs(ctx context.Context, in *changeInput) (*plannedOutput, error) {

@@ -16,9 +16,17 @@ import (
 type Auditor struct {
 	store  *eventstore.Store
 	reader *projections.Reader
+
+	dispatches Dispatches
 }
 
 // New makes an auditor.
 func New(store *eventstore.Store) *Auditor {
 	return &Auditor{store: store, reader: projections.NewReader(store)}
+}
+
+// Asking makes Verify ask for the dispatches of claims too. Nil: it does not.
+func (a *Auditor) Asking(d Dispatches) *Auditor {
+	a.dispatches = d
+	return a
 }

@@ -32,6 +32,7 @@ const (
 	RulePlaces     = "places"       // places are held by runs that are not final
 	RuleProjection = "projection"   // read models equal the fold of the log
 	RuleTimes      = "event_times"  // times do not run backwards within a stream
+	RuleDispatch   = "dispatch"     // a claim that nobody has started lies in the outbox or with the broker
 )
 
 // Report is what a verification found.
@@ -42,6 +43,7 @@ type Report struct {
 	Violations []Violation             `json:"violations"` // the first of them
 	Count      int                     `json:"violation_count"`
 	Projection projections.CheckReport `json:"projection"`
+	Dispatch   DispatchCheck           `json:"dispatch"`
 }
 
 const shownViolations = 1000
@@ -61,7 +63,8 @@ type Progress func(events int)
 
 // Verify folds every stream and holds the rows beside the log against it. It
 // reads from one snapshot, so that what commits meanwhile is no violation; the
-// projection is compared as far as its follower is.
+// projection is compared as far as its follower is. Dispatches are looked for as
+// they are afterwards, since the broker has no snapshots.
 func (a *Auditor) Verify(ctx context.Context, progress Progress) (Report, error) {
 	r := Report{Violations: []Violation{}}
 	conn, err := a.store.Pool().Acquire(ctx)
@@ -90,7 +93,7 @@ func (a *Auditor) Verify(ctx context.Context, progress Progress) (Report, error)
 	for _, d := range r.Projection.Drift {
 		r.add(RuleProjection, uuid.Nil, "%s %s: %s", d.Table, d.Key, d.What)
 	}
-	return r, nil
+	return r, a.verifyDispatches(ctx, &r)
 }
 
 type verifier struct {
