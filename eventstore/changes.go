@@ -16,7 +16,7 @@ type changes struct {
 	events  eventRows
 	due     liveRows  // inserted into due_runs
 	drop    fencedIDs // deleted from claims
-	keep    []domain.Run
+	keep    []*domain.Run
 	kept    fencedIDs // updated in claims
 	dropDue []uuid.UUID
 	unwait  []uuid.UUID // deleted from waiting_runs
@@ -32,8 +32,12 @@ type fencedIDs struct {
 	versions     []int32
 }
 
-func (f *fencedIDs) add(r domain.Run) {
-	f.runs, f.claims, f.versions = append(f.runs, r.ID), append(f.claims, r.ClaimID), append(f.versions, int32(r.Version))
+func (f *fencedIDs) add(run uuid.UUID, b before) {
+	f.runs, f.claims, f.versions = append(f.runs, run), append(f.claims, b.claim), append(f.versions, int32(b.version))
+}
+
+func (f *fencedIDs) grow(n int) {
+	f.runs, f.claims, f.versions = slices.Grow(f.runs, n), slices.Grow(f.claims, n), slices.Grow(f.versions, n)
 }
 
 type runOutput struct {
@@ -42,17 +46,33 @@ type runOutput struct {
 	Output
 }
 
+// grow makes room for what most of the commands come to: a start keeps its claim,
+// an outcome closes it.
+func (c *changes) grow(commands []Command) {
+	n := len(commands)
+	if n == 0 {
+		return
+	}
+	c.events.grow(n)
+	if _, start := commands[0].Do.(domain.StartRun); start {
+		c.kept.grow(n)
+		c.keep = slices.Grow(c.keep, n)
+	} else {
+		c.drop.grow(n)
+	}
+}
+
 // move derives from a run before and after the commands which rows change.
 func (c *changes) move(l *located) {
-	if l.Version == l.before.Version {
+	if l.Version == l.before.version {
 		return
 	}
 	switch {
 	case l.at == inClaims && l.InHand():
-		c.kept.add(l.before)
-		c.keep = append(c.keep, l.Run)
+		c.kept.add(l.ID, l.before)
+		c.keep = append(c.keep, &l.Run)
 	case l.at == inClaims:
-		c.drop.add(l.before)
+		c.drop.add(l.ID, l.before)
 	case l.at == inDue:
 		c.dropDue = append(c.dropDue, l.ID)
 	case l.at == inWaiting:

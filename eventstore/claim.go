@@ -169,6 +169,8 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	taken = placed.claim
 	var rows liveRows
 	var events eventRows
+	rows.grow(len(taken))
+	events.grow(len(taken))
 	for i, r := range taken {
 		d, err := domain.DecideRun(r, domain.ClaimRun{ClaimID: uuid.New(), Lease: q.Lease}, tx.now)
 		if err != nil {

@@ -34,11 +34,11 @@ type Output struct {
 // Answer is what became of a command.
 type Answer struct {
 	domain.Decision
-	Run  domain.Run     // after the command
-	Spec domain.JobSpec // that the run is pinned to, if the decision needed it
-	Now  time.Time      // the transaction's
-	Took time.Duration  // of the attempt that the command ended
-	Err  error          // *domain.Refusal, or why this command alone could not be stored
+	Run  domain.Run      // after the command
+	Spec *domain.JobSpec // that the run is pinned to, if the decision needed it; not to be changed
+	Now  time.Time       // the transaction's
+	Took time.Duration   // of the attempt that the command ended
+	Err  error           // *domain.Refusal, or why this command alone could not be stored
 }
 
 // Execute decides the commands and records what they decide, all in one
@@ -97,7 +97,7 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 	var keys []string
 	tx, err := beginWith(ctx, s.ops, query{lockHeldKeys, []any{ids}, appendText(&keys)}, query{s.sql.lockClaims, []any{ids}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
-		found[r.ID] = &located{Run: r, before: r, at: inClaims}
+		found[r.ID] = &located{Run: r, before: was(r), at: inClaims}
 		return err
 	}})
 	if err != nil {
@@ -151,12 +151,21 @@ const (
 	inParked
 )
 
-// located is a run, locked where it lies, before and after the commands.
+// located is a run, locked where it lies, after the commands.
 type located struct {
 	domain.Run
-	before domain.Run
+	before before
 	at     table
 }
+
+// before is what is remembered of a run from before the commands.
+type before struct {
+	claim   uuid.UUID
+	version int
+	lease   time.Time
+}
+
+func was(r domain.Run) before { return before{r.ClaimID, r.Version, r.LeaseUntil} }
 
 // locateRest finds the runs that the claims table cannot speak for: those not in
 // it, and those whose open claim is not the command's, which only the stream can
@@ -181,7 +190,7 @@ func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, fou
 		}{{lockDue, inDue}, {lockWaiting, inWaiting}} {
 			err := tx.query(ctx, in.sql, []any{due}, func(rows pgx.Rows) error {
 				r, err := scanDue(rows)
-				found[r.ID] = &located{Run: r, before: r, at: in.at}
+				found[r.ID] = &located{Run: r, before: was(r), at: in.at}
 				return err
 			})
 			if err != nil {
@@ -221,7 +230,7 @@ func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, fou
 			return fmt.Errorf("%w: its stream says running, and it is parked without a claim", errInconsistent)
 		case l == nil && parked[c.RunID] && !r.State.Terminal():
 			// The stream speaks for it: its row may be what it is parked for.
-			found[c.RunID] = &located{Run: r, before: r, at: inParked}
+			found[c.RunID] = &located{Run: r, before: was(r), at: inParked}
 		case l == nil:
 			// The row may have moved on between the statements: into a claim of
 			// this very command, or from one table to the next.
@@ -229,9 +238,9 @@ func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, fou
 			if fenced && r.InHand() && r.ClaimID == claim || !fenced && !r.State.Terminal() {
 				return errLookAgain
 			}
-			found[c.RunID] = &located{Run: r, before: r, at: nowhere}
+			found[c.RunID] = &located{Run: r, before: was(r), at: nowhere}
 		default:
-			l.Run, l.before = r, r
+			l.Run, l.before = r, was(r)
 		}
 	}
 	return nil
@@ -269,6 +278,7 @@ func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, keys []
 	}
 	answers := make([]Answer, len(commands))
 	ch := &changes{now: tx.now}
+	ch.grow(commands)
 	for i, c := range commands {
 		l := found[c.RunID]
 		spec := specs[specKey{l.JobID, l.JobVersion}]
@@ -319,7 +329,10 @@ func needsSpec(c domain.RunCommand) bool {
 	}
 }
 
-func withPolicies(c domain.RunCommand, spec domain.JobSpec) domain.RunCommand {
+func withPolicies(c domain.RunCommand, spec *domain.JobSpec) domain.RunCommand {
+	if spec == nil { // the command is for no run, or needs none
+		return c
+	}
 	switch c := c.(type) {
 	case domain.StartRun:
 		c.Timeout = spec.Timeout.Std()

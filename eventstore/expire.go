@@ -79,7 +79,7 @@ func (s *Store) expire(ctx context.Context, limit int) (out []Expired, looked uu
 		return rows.Scan(&changed)
 	}}, query{s.sql.lockExpired, []any{limit}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
-		found[r.ID] = &located{Run: r, before: r, at: inClaims}
+		found[r.ID] = &located{Run: r, before: was(r), at: inClaims}
 		excused := changed != nil && !r.ChangedAt.After(*changed)
 		commands = append(commands, Command{RunID: r.ID, Do: domain.ExpireRun{Excused: excused}})
 		if looked == uuid.Nil {
@@ -118,7 +118,7 @@ func (s *Store) expire(ctx context.Context, limit int) (out []Expired, looked uu
 			errs = append(errs, a.Err)
 			continue
 		}
-		held := tx.now.Sub(found[commands[i].RunID].before.LeaseUntil)
+		held := tx.now.Sub(found[commands[i].RunID].before.lease)
 		out = append(out, Expired{Run: a.Run, Event: a.Event, Held: held})
 	}
 	return out, looked, errors.Join(errs...)

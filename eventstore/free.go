@@ -73,7 +73,7 @@ func (c *changes) free(ctx context.Context, tx *txn, keys []string, unfenced boo
 	}
 	var ended []uuid.UUID
 	for id, l := range found {
-		if l.Version != l.before.Version && !l.InHand() {
+		if l.Version != l.before.version && !l.InHand() {
 			ended = append(ended, id)
 		}
 	}

@@ -303,7 +303,7 @@ func TestCancelThatMeetsAFreshClaimGivesItsPlaceBack(t *testing.T) {
 	found := map[uuid.UUID]*located{}
 	tx, err := begin(t.Context(), w.ops, lockClaims, []any{[]uuid.UUID{id}}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
-		found[r.ID] = &located{Run: r, before: r, at: inClaims}
+		found[r.ID] = &located{Run: r, before: was(r), at: inClaims}
 		return err
 	})
 	if err != nil {

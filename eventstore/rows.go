@@ -1,6 +1,7 @@
 package eventstore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,6 +61,13 @@ func (r *eventRows) add(stream uuid.UUID, version int, at time.Time, m Meta, e d
 	return nil
 }
 
+// grow makes room for n events more.
+func (r *eventRows) grow(n int) {
+	r.category, r.stream, r.version = slices.Grow(r.category, n), slices.Grow(r.stream, n), slices.Grow(r.version, n)
+	r.typ, r.at, r.actor = slices.Grow(r.typ, n), slices.Grow(r.at, n), slices.Grow(r.actor, n)
+	r.corr, r.cause, r.data = slices.Grow(r.corr, n), slices.Grow(r.cause, n), slices.Grow(r.data, n)
+}
+
 func (r *eventRows) queue(b *pgx.Batch) {
 	if len(r.stream) == 0 {
 		return
@@ -106,6 +114,16 @@ type liveRows struct {
 	waitingSince               []*time.Time
 	claimIDs                   []uuid.UUID
 	lease                      []time.Time
+}
+
+// grow makes room for n runs more.
+func (l *liveRows) grow(n int) {
+	l.ids, l.jobs, l.jobVersion = slices.Grow(l.ids, n), slices.Grow(l.jobs, n), slices.Grow(l.jobVersion, n)
+	l.origin, l.queue, l.kind, l.priority = slices.Grow(l.origin, n), slices.Grow(l.queue, n), slices.Grow(l.kind, n), slices.Grow(l.priority, n)
+	l.scheduled, l.ready, l.changed = slices.Grow(l.scheduled, n), slices.Grow(l.ready, n), slices.Grow(l.changed, n)
+	l.version, l.attempt, l.dispatch = slices.Grow(l.version, n), slices.Grow(l.attempt, n), slices.Grow(l.dispatch, n)
+	l.claims, l.args, l.catchUp = slices.Grow(l.claims, n), slices.Grow(l.args, n), slices.Grow(l.catchUp, n)
+	l.waitingSince, l.claimIDs, l.lease = slices.Grow(l.waitingSince, n), slices.Grow(l.claimIDs, n), slices.Grow(l.lease, n)
 }
 
 func (l *liveRows) add(r domain.Run) {

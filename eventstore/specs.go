@@ -13,7 +13,7 @@ import (
 )
 
 // specKey names a version of a job's definition. It never changes, so it can be
-// kept for as long as there is room.
+// kept for as long as there is room; nobody may change what it points to.
 type specKey struct {
 	job     uuid.UUID
 	version int
@@ -23,21 +23,21 @@ type specKey struct {
 // half: the next read brings back what is in use.
 type specCache struct {
 	mu sync.Mutex
-	m  map[specKey]domain.JobSpec
+	m  map[specKey]*domain.JobSpec
 }
 
 const maxSpecs = 20_000
 
-func newSpecCache() *specCache { return &specCache{m: map[specKey]domain.JobSpec{}} }
+func newSpecCache() *specCache { return &specCache{m: map[specKey]*domain.JobSpec{}} }
 
-func (c *specCache) get(k specKey) (domain.JobSpec, bool) {
+func (c *specCache) get(k specKey) (*domain.JobSpec, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.m[k]
 	return s, ok
 }
 
-func (c *specCache) put(k specKey, s domain.JobSpec) {
+func (c *specCache) put(k specKey, s *domain.JobSpec) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.m) >= maxSpecs {
@@ -61,8 +61,8 @@ SELECT e.stream_id, e.version, e.type, e.schema_version, e.data
   JOIN events e ON e.category = 'job' AND e.stream_id = u.s AND e.version = u.v`
 
 // specsFor makes sure that the definitions pinned by the runs are known.
-func (s *Store) specsFor(ctx context.Context, tx *txn, runs []domain.Run) (map[specKey]domain.JobSpec, error) {
-	specs := make(map[specKey]domain.JobSpec, 8)
+func (s *Store) specsFor(ctx context.Context, tx *txn, runs []domain.Run) (map[specKey]*domain.JobSpec, error) {
+	specs := make(map[specKey]*domain.JobSpec, 8)
 	var jobs []uuid.UUID
 	var versions []int32
 	for _, r := range runs {
@@ -92,12 +92,12 @@ func (s *Store) specsFor(ctx context.Context, tx *txn, runs []domain.Run) (map[s
 		if err != nil {
 			return err
 		}
-		var spec domain.JobSpec
+		spec := new(domain.JobSpec)
 		switch e := e.(type) {
 		case domain.JobCreated:
-			spec = e.Spec
+			*spec = e.Spec
 		case domain.JobUpdated:
-			spec = e.Spec
+			*spec = e.Spec
 		default:
 			return fmt.Errorf("job %s version %d is %s, which defines nothing", k.job, k.version, typ)
 		}

@@ -16,7 +16,7 @@ const (
 // never exceeds what could start now; reservations are granted in the order they were asked for, which keeps
 // the lanes in rotation. Tasks beyond the slots (a message may carry several runs) wait in a queue, unstarted.
 type slots struct {
-	run func(*task) // called on a goroutine of its own when a task gets its slot
+	run func(*task) // called on a goroutine that is the task's alone, when it gets its slot
 
 	mu       sync.Mutex
 	total    int
@@ -27,7 +27,14 @@ type slots struct {
 	waiters  []*waiter
 	closed   bool
 	tasks    sync.WaitGroup
+
+	// Goroutines whose task is done wait here for another: their stacks have
+	// grown to what handlers need, and growing one takes longer than a short run.
+	idle  int
+	ready chan *task
 }
+
+const maxIdle = 512 // goroutines that wait for tasks
 
 type waiter struct {
 	want int
@@ -35,7 +42,9 @@ type waiter struct {
 	got  chan int
 }
 
-func newSlots(total int, run func(*task)) *slots { return &slots{total: total, run: run} }
+func newSlots(total int, run func(*task)) *slots {
+	return &slots{total: total, run: run, ready: make(chan *task, maxIdle)}
+}
 
 // join and leave count the lanes that share the slots.
 func (s *slots) join() {
@@ -143,15 +152,39 @@ func (s *slots) next() {
 	for _, t := range s.queue[:n] {
 		s.running++
 		s.tasks.Add(1)
-		go s.run(t)
+		if s.idle > 0 {
+			s.idle--
+			s.ready <- t // there is room for one from each that is idle
+		} else {
+			go s.work(t)
+		}
 	}
 	s.queue = slices.Delete(s.queue, 0, n)
+}
+
+// work runs tasks one after the other. A handler that ends its goroutine ends it
+// here, too.
+func (s *slots) work(t *task) {
+	for ok := true; ok; {
+		s.run(t)
+		s.mu.Lock()
+		if s.closed || s.idle == maxIdle {
+			s.mu.Unlock()
+			return
+		}
+		s.idle++
+		s.mu.Unlock()
+		t, ok = <-s.ready
+	}
 }
 
 // close stops starting tasks and returns those that never were.
 func (s *slots) close() []*task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.closed {
+		close(s.ready)
+	}
 	s.closed = true
 	q := s.queue
 	s.queue = nil

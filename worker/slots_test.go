@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,7 @@ func TestReservationsNeverExceedWhatIsFree(t *testing.T) {
 		if n := s.reserve(ctx, 100, true); n != 4 {
 			t.Errorf("reserved %d once all had ended, want 4: %+v", n, s)
 		}
+		s.close() // what waits for another task ends
 	})
 }
 
@@ -99,6 +101,29 @@ func TestClosedSlotsTakeNothing(t *testing.T) {
 	}
 	close(release)
 	s.tasks.Wait()
+}
+
+func TestGoroutinesTakeAnotherTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *slots
+		ran, exit := 0, false
+		s = newSlots(1, func(*task) {
+			ran++
+			if s.done(); exit {
+				runtime.Goexit()
+			}
+		})
+		for i := range 6 {
+			exit = i%3 == 2 // as a handler may
+			s.add([]*task{{}})
+			synctest.Wait()
+			if want := (i + 1) % 3; ran != i+1 || min(want, 1) != s.idle {
+				t.Fatalf("%d tasks ran and %d goroutines wait, want %d and %d", ran, s.idle, i+1, min(want, 1))
+			}
+		}
+		s.add([]*task{{}})
+		s.close()
+	})
 }
 
 func TestWaitOfIdlePulls(t *testing.T) {

@@ -26,7 +26,7 @@ func newTask(h protocol.Hint, p *parcel) *task {
 	return &task{claim: protocol.Claim{RunID: h.RunID, ClaimID: h.ClaimID}, token: uuid.New(), parcel: p}
 }
 
-// work carries a task from start to settlement. It runs on a goroutine of its own, in a slot.
+// work carries a task from start to settlement. It has a goroutine to itself, in a slot.
 func (s *session) work(t *task) {
 	a, ok := s.start(t)
 	if !ok {
