@@ -103,7 +103,7 @@ func ensure(ctx context.Context, owner string, o options) (*world, error) {
 	}
 	switch {
 	case runs == o.runs && jobs == o.jobs:
-		return newWorld(runs, jobs, *through), nil
+		return newWorld(runs, jobs, *through), catchUp(ctx, owner)
 	case runs != 0:
 		return nil, fmt.Errorf("%s holds %d runs of %d jobs: choose another directory, or --runs %d --jobs %d", o.data, runs, jobs, runs, jobs)
 	}
@@ -113,17 +113,27 @@ func ensure(ctx context.Context, owner string, o options) (*world, error) {
 		return nil, err
 	}
 	say("the log is there after %s; the projections read it", time.Since(began).Round(time.Second))
-	store, err := open(ctx, owner, nil)
-	if err != nil {
+	if err := catchUp(ctx, owner); err != nil {
 		return nil, err
 	}
-	defer store.Close()
-	if err := follow(ctx, store); err != nil {
-		return nil, err
-	}
-	say("they have, after %s", time.Since(began).Round(time.Second))
 	_, err = conn.Exec(ctx, "VACUUM ANALYZE") // as a database is that was not made a minute ago
 	return w, err
+}
+
+// catchUp brings the read models up to the log, which takes a moment where they
+// are already.
+func catchUp(ctx context.Context, owner string) error {
+	store, err := open(ctx, owner, nil)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	began := time.Now()
+	if err := follow(ctx, store); err != nil {
+		return err
+	}
+	say("the read models are up to the log after %s", time.Since(began).Round(time.Second/10))
+	return nil
 }
 
 // asEngine is the connection string for the application's role.
