@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -254,16 +255,16 @@ const drawnEarly = 1000
 
 // beginSlices finds out where the window begins that ends at the position.
 func (s *Store) beginSlices(ctx context.Context, c *Cursor, last int64) error {
-	if _, err := s.loops.Exec(ctx, "SELECT daybook_summarize_events()"); err != nil && ctx.Err() == nil { // slices are slow without, not wrong
-		s.log.WarnContext(ctx, "index of positions is not brought up to date", "error", err)
-	}
+	s.summarize(ctx, last)
 	var upper *string
 	if c.Next != "" {
 		upper = &c.Next
 	}
 	var straggler int64
-	if err := s.loops.QueryRow(ctx, firstStraggler, c.Era, c.Prev, upper).Scan(&straggler); err != nil {
-		return err
+	if !strings.HasSuffix(c.Prev, ":") { // it saw transactions open
+		if err := s.loops.QueryRow(ctx, firstStraggler, c.Era, c.Prev, upper).Scan(&straggler); err != nil {
+			return err
+		}
 	}
 	begin := c.PrevFloor
 	if straggler != 0 {
@@ -271,6 +272,23 @@ func (s *Store) beginSlices(ctx context.Context, c *Cursor, last int64) error {
 	}
 	c.Position, c.NextCeiling = max(c.Position, begin), last
 	return nil
+}
+
+// summarize brings the index of positions up to the last one, unless few came
+// since: readers of pages begin a window with each.
+func (s *Store) summarize(ctx context.Context, last int64) {
+	const few = 2000
+	before := s.summarized.Load()
+	if before != 0 && last-before < few {
+		return
+	}
+	if _, err := s.loops.Exec(ctx, "SELECT daybook_summarize_events()"); err != nil {
+		if ctx.Err() == nil { // slices are slow without, not wrong
+			s.log.WarnContext(ctx, "index of positions is not brought up to date", "error", err)
+		}
+		return
+	}
+	s.summarized.CompareAndSwap(before, last)
 }
 
 // readSlices reads a page of a window that has a ceiling. There may be more

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +38,8 @@ type Store struct {
 	specs *specCache
 	actor string
 	log   *slog.Logger
+
+	summarized atomic.Int64 // the last position when the index of positions was brought up to date
 
 	sql     statements
 	sorted  int                // sortedAtOnce, unless a test wants less

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
@@ -28,6 +30,7 @@ import (
 type options struct {
 	runs, jobs, count int
 	data, json, plans string
+	only              string
 	seedOnly          bool
 	bar               float64
 }
@@ -38,6 +41,7 @@ func main() {
 	flag.IntVar(&o.jobs, "jobs", 1000, "jobs that they are of")
 	flag.IntVar(&o.count, "count", 200, "requests of each kind")
 	flag.StringVar(&o.data, "data", "", "keep the database in this `directory`, or use the one that is there; empty: one for this time only")
+	flag.StringVar(&o.only, "only", "", "measure only the requests whose names this `expression` matches")
 	flag.StringVar(&o.json, "json", "", "write the figures to this `file`, too")
 	flag.StringVar(&o.plans, "plans", "", "write the plans of all statements to this `file`, too")
 	flag.BoolVar(&o.seedOnly, "seed", false, "make the database and measure nothing")
@@ -208,7 +212,12 @@ func measure(ctx context.Context, owner string, w *world, o options) error {
 			}
 		}
 	}()
-	figures, err := c.measure(ctx, w.requests(), o.count, w, say)
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return fmt.Errorf("--only: %w", err)
+	}
+	requests := slices.DeleteFunc(w.requests(), func(q request) bool { return !only.MatchString(q.name) })
+	figures, err := c.measure(ctx, requests, o.count, w, say)
 	if err != nil {
 		return err
 	}
