@@ -65,7 +65,9 @@ const lockJobs = `SELECT ` + jobColumns + ` FROM jobs WHERE name = ANY($1) ORDER
 
 // CommandJobs decides the commands, of which there is one a job at most, in one
 // transaction: all or none. Whatever was due by then is decided first, under the
-// definition that was in force: no edit and no pause loses an instant.
+// definition that was in force: no edit and no pause loses an instant. Commands
+// that bear the cause of events that are there are answered with those, whatever
+// version they expect, and change nothing.
 func (s *Store) CommandJobs(ctx context.Context, commands []JobCommand) ([]JobAnswer, error) {
 	var out []JobAnswer
 	err := s.withPartitions(ctx, func(span *span) error {
@@ -96,6 +98,10 @@ func (s *Store) commandJobs(ctx context.Context, commands []JobCommand, span *sp
 		return nil, err
 	}
 	defer tx.rollback(ctx)
+	before, err := repeatedCommands(ctx, tx, commands)
+	if err != nil {
+		return nil, err
+	}
 	var w jobWrites
 	out := make([]JobAnswer, len(commands))
 	for i, c := range commands {
@@ -106,6 +112,10 @@ func (s *Store) commandJobs(ctx context.Context, commands []JobCommand, span *sp
 		}
 		a := &out[i]
 		a.Name = c.Name
+		if before.of(c) {
+			a.Job, a.Events = j.Job, before.events[j.ID]
+			continue
+		}
 		if c.Expect != 0 && c.Expect != j.Version {
 			return nil, &domain.JobRefusal{Name: c.Name, Code: domain.JobConflict}
 		}
@@ -114,14 +124,14 @@ func (s *Store) commandJobs(ctx context.Context, commands []JobCommand, span *sp
 			return nil, err
 		}
 		if len(events) > 0 {
-			before := len(w.fires)
+			already := len(w.fires)
 			if err := s.decideDue(&w, j, tx.now, maxFiresOfCommand); err != nil {
 				return nil, err
 			}
-			for _, f := range w.fires[before:] {
+			for _, f := range w.fires[already:] {
 				a.Lanes = append(a.Lanes, WorkerLane{f.run.Queue, f.run.Kind})
 			}
-			a.Fired = len(w.fires) - before
+			a.Fired = len(w.fires) - already
 			if err := s.record(ctx, tx, &w, j, events, c.Meta); err != nil {
 				return nil, err
 			}

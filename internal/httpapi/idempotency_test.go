@@ -86,6 +86,47 @@ func TestRepeatedDefinitionUndoesNothing(t *testing.T) {
 	}
 }
 
+// The same for several jobs at a time, of which one is as defined already when the
+// request comes first, and for commands: whatever was done since stays.
+func TestRepeatedChangesUndoNothing(t *testing.T) {
+	s := newSite(t)
+	s.job("a")
+	s.job("b")
+	spec := func(name string) string { return string(s.want(http.StatusOK, "GET", "/v1/jobs/"+name, "").spec(t)) }
+	kind := func(name, kind string) { s.do("POST", "/v1/jobs", `{"name": "`+name+`", "kind": "`+kind+`"}`) }
+	mine := func(kind string) string { return strings.Replace(spec("a"), `"kind":"noop"`, `"kind":"`+kind+`"`, 1) }
+	change := `{"definitions": [{"spec": ` + mine("mine") + `}, {"spec": ` + spec("b") + `}, {"spec": ` + strings.Replace(spec("b"), `"name":"b"`, `"name":"c"`, 1) + `}], "owner": ""}`
+	for _, c := range []struct {
+		method, path, body string
+		since              func()
+	}{
+		{"POST", "/v1/jobs:apply", change, func() { kind("a", "theirs"); kind("b", "theirs") }},
+		{"POST", "/v1/jobs/a/pause", `{"reason": "enough"}`, func() { s.want(http.StatusOK, "POST", "/v1/jobs/a/resume", `{}`) }},
+		{"POST", "/v1/jobs/a/resume", `{"reason": "early"}`, nil},
+		{"DELETE", "/v1/jobs/c", "", func() { kind("c", "back") }},
+	} {
+		first := s.do(c.method, c.path, c.body, idempotencyHeader, c.path)
+		if c.since != nil {
+			c.since()
+		}
+		s.exec("DELETE FROM idempotency_keys")
+		events := s.count("SELECT count(*) FROM events")
+		again := s.do(c.method, c.path, c.body, idempotencyHeader, c.path)
+		if first.StatusCode >= 300 || again.StatusCode != first.StatusCode {
+			t.Errorf("%s: %s %s, again %s %s", c.path, first.Status, first.body, again.Status, again.body)
+		}
+		if n := s.count("SELECT count(*) FROM events"); n != events {
+			t.Errorf("%s: the repetition made %d events", c.path, n-events)
+		}
+		if c.path == "/v1/jobs:apply" && string(again.body) != string(first.body) {
+			t.Errorf("%s: first %s\nthen %s", c.path, first.body, again.body)
+		}
+	}
+	if got := spec("b"); !strings.Contains(got, `"kind":"theirs"`) {
+		t.Errorf("the repetition has undone what came after it: %s", got)
+	}
+}
+
 func TestConcurrentDuplicates(t *testing.T) {
 	s := newSite(t)
 	s.job("report")
