@@ -234,21 +234,33 @@ var (
 // again. Index: none; retired_months has a row a month.
 const statsBegin = `SELECT now(), (SELECT coalesce(max(newest_at), '-infinity') FROM retired_months WHERE dropped_at IS NOT NULL)`
 
+// kept is what statsBegin tells.
+type kept struct{ now, low time.Time }
+
+func scanKept(row pgx.Row) (k kept, err error) {
+	var low pgtype.Timestamptz
+	if err := row.Scan(&k.now, &low); err != nil {
+		return k, fmt.Errorf("read from when on statistics are kept: %w", err)
+	}
+	if low.InfinityModifier == pgtype.Finite {
+		k.low = low.Time
+	}
+	return k, nil
+}
+
+// since is later than what the table does not keep, in whole seconds.
+func (k kept) since(b buckets) time.Time {
+	at := k.now.Add(-b.keep)
+	if k.low.After(at) {
+		at = k.low
+	}
+	return at.Truncate(time.Second).Add(time.Second)
+}
+
 // floors are the first buckets that are kept, in seconds.
 type floors struct{ laneMinutes, jobMinutes, laneHours, jobDays int64 }
 
-func scanFloors(row pgx.Row) (f floors, err error) {
-	var now time.Time
-	var low pgtype.Timestamptz
-	if err := row.Scan(&now, &low); err != nil {
-		return f, fmt.Errorf("read from when on statistics are kept: %w", err)
-	}
-	first := func(b buckets) int64 {
-		at := now.Add(-b.keep)
-		if low.InfinityModifier == pgtype.Finite && low.Time.After(at) {
-			at = low.Time
-		}
-		return at.Unix() + 1 // later than a part of a second after
-	}
-	return floors{first(laneMinutes), first(jobMinutes), first(laneHours), first(jobDays)}, nil
+func scanFloors(row pgx.Row) (floors, error) {
+	k, err := scanKept(row)
+	return floors{k.since(laneMinutes).Unix(), k.since(jobMinutes).Unix(), k.since(laneHours).Unix(), k.since(jobDays).Unix()}, err
 }

@@ -18,7 +18,7 @@ func newJob(a *app) *cobra.Command {
 ('daybook job apply') or taken over from a crontab ('daybook import crontab').`,
 		Example: `  daybook job list
   daybook job trigger nightly-report --wait`,
-	}, newJobApply(a), newJobList(a), newJobShow(a), newJobPreview(a), newJobTrigger(a), newJobBackfill(a), newJobHistory(a),
+	}, newJobApply(a), newJobList(a), newJobShow(a), newJobPreview(a), newJobTrigger(a), newJobBackfill(a), newJobHistory(a), newJobStats(a),
 		newJobAction(a, client.Pause, "Stop a job's instants; runs under way go on", true),
 		newJobAction(a, client.Resume, "Let a paused job's instants count again, from now on", false),
 		newJobAction(a, client.Archive, "Take a job out of service; its history stays", false))

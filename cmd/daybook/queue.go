@@ -17,8 +17,8 @@ func newQueue(a *app) *cobra.Command {
 		Aliases: []string{"queues"},
 		Short:   "Look at what waits and what runs",
 		Long:    "A lane is a queue and a kind: a worker takes runs of the lanes that it declares.",
-		Example: "  daybook queue list",
-	}, newQueueList(a))
+		Example: "  daybook queue list\n  daybook queue stats --queue mail",
+	}, newQueueList(a), newQueueStats(a))
 }
 
 func newQueueList(a *app) *cobra.Command {

@@ -86,6 +86,10 @@ type Operations interface {
 	ReplayOutbox(ctx context.Context, s Packs) (int, error)
 	// Queues gives the depth of every lane.
 	Queues(ctx context.Context) ([]projections.QueueStats, error)
+	// Rates tells what happened minute by minute, Durations how long attempts
+	// waited and ran.
+	Rates(ctx context.Context, f projections.StatsFilter) (projections.Rates, error)
+	Durations(ctx context.Context, f projections.StatsFilter) (projections.Durations, error)
 	// Workers lists the workers that were heard of lately.
 	Workers(ctx context.Context) ([]Worker, error)
 	// Engines lists the engines that were heard of lately.

@@ -642,6 +642,17 @@ func TestProve(t *testing.T) {
 		if err != nil || r.Count != 0 || r.Streams != 3 || r.Events != 6 {
 			t.Errorf("verified %+v, %v", r, err)
 		}
+		for _, f := range []projections.StatsFilter{{}, {Queue: "default"}, {Job: "a", From: time.Now().Add(-2 * time.Hour), To: time.Now().Add(time.Hour), Step: time.Hour}} {
+			rates, err := c.Rates(ctx, f)
+			if err != nil || rates.Total.Succeeded != 1 || rates.Job != f.Job || f.Step != 0 && rates.Step.Std() != f.Step {
+				t.Errorf("rates of %+v: %+v, %v", f, rates, err)
+			}
+			if d, err := c.Durations(ctx, f); err != nil || d.Run.Count != 1 || d.Wait.P50Estimate == nil || d.Queue != f.Queue {
+				t.Errorf("durations of %+v: %+v, %v", f, d, err)
+			}
+		}
+		_, err = c.Rates(ctx, projections.StatsFilter{Job: "a", Kind: "b"})
+		is[*projections.FilterError](t, err)
 		all := must[[]client.ProjectionState](t)(c.Projections(ctx))
 		if len(all) != 1 || all[0].Name != projections.RunSummariesName || all[0].Lag.Events != 0 {
 			t.Errorf("projections %+v", all)

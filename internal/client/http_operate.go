@@ -37,6 +37,31 @@ func (h *HTTP) ReplayOutbox(ctx context.Context, s Packs) (int, error) {
 	return got.Replayed, err
 }
 
+// Rates implements [Operations].
+func (h *HTTP) Rates(ctx context.Context, f projections.StatsFilter) (r projections.Rates, err error) {
+	return r, h.do(ctx, aboutStats("rates", f), &r)
+}
+
+// Durations implements [Operations].
+func (h *HTTP) Durations(ctx context.Context, f projections.StatsFilter) (d projections.Durations, err error) {
+	return d, h.do(ctx, aboutStats("durations", f), &d)
+}
+
+func aboutStats(what string, f projections.StatsFilter) request {
+	v := url.Values{}
+	setText(v, "job", f.Job)
+	setText(v, "queue", f.Queue)
+	setText(v, "kind", f.Kind)
+	setTime(v, "from", f.From)
+	setTime(v, "to", f.To)
+	if f.Step != 0 && what == "rates" {
+		v.Set("step", f.Step.String())
+	}
+	q := get("/v1/stats/"+what, v)
+	q.about.invalid = func(field, why string) error { return &projections.FilterError{Field: field, Why: why} }
+	return q
+}
+
 // Queues implements [Operations].
 func (h *HTTP) Queues(ctx context.Context) ([]projections.QueueStats, error) {
 	var got struct {

@@ -77,6 +77,16 @@ func (d *Database) ReplayOutbox(ctx context.Context, s Packs) (int, error) {
 	return outbox.Replay(ctx, d.store.Pool(), outbox.Selection{All: s.All, IDs: s.IDs, From: s.Since, To: s.Until})
 }
 
+// Rates implements [Operations].
+func (d *Database) Rates(ctx context.Context, f projections.StatsFilter) (projections.Rates, error) {
+	return d.read.Rates(ctx, f)
+}
+
+// Durations implements [Operations].
+func (d *Database) Durations(ctx context.Context, f projections.StatsFilter) (projections.Durations, error) {
+	return d.read.Durations(ctx, f)
+}
+
 // Queues implements [Operations].
 func (d *Database) Queues(ctx context.Context) ([]projections.QueueStats, error) {
 	return d.read.Queues(ctx)

@@ -21,6 +21,7 @@ var wanted = map[string][]Scope{
 	"GET /v1/runs": {ScopeRead}, "GET /v1/runs/{id}": {ScopeRead}, "GET /v1/runs/{id}/events": {ScopeRead}, "GET /v1/runs/{id}/output": {ScopeRead},
 	"GET /v1/runs/{id}/outcome": {ScopeRead}, "GET /v1/status": {ScopeRead}, "GET /v1/engines": {ScopeRead}, "GET /v1/eras": {ScopeRead},
 	"GET /v1/parked-runs": {ScopeRead}, "GET /v1/outbox": {ScopeRead}, "GET /v1/projections": {ScopeRead}, "POST /v1/jobs:plan": {ScopeRead},
+	"GET /v1/stats/queues": {ScopeRead}, "GET /v1/stats/rates": {ScopeRead}, "GET /v1/stats/durations": {ScopeRead},
 	"GET /v1/queues": {ScopeRead}, "GET /v1/workers": {ScopeRead}, "GET /v1/retention": {ScopeRead}, "GET /v1/runs/{id}/lineage": {ScopeRead}, "GET /v1/events": {ScopeRead},
 
 	"POST /v1/jobs:apply": {ScopeAdmin}, "GET /v1/tokens": {ScopeAdmin}, "DELETE /v1/tokens/{name}": {ScopeAdmin},

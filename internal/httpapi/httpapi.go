@@ -138,6 +138,7 @@ func (a *api) build() {
 	a.runRoutes()
 	a.runChangeRoutes()
 	a.operationRoutes()
+	a.statsRoutes()
 	a.applyRoutes()
 	a.outcomeRoutes()
 	a.outboxRoutes()
