@@ -155,6 +155,7 @@ func newBenchPart(a *app) *cobra.Command {
 	broker := &cobra.Command{Use: "broker", Args: takes(), RunE: func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := a.whileFed(cmd.Context())
 		defer stop()
+		tradeMemory()
 		return bench.RunBroker(ctx, dir, a.out, a.newLogger(4))
 	}}
 	broker.Flags().StringVar(&dir, "dir", "", "store directory")

@@ -255,10 +255,16 @@ func validSubject(s string) bool {
 // validHeaderName allows the characters of an HTTP field name.
 func validHeaderName(s string) bool {
 	for i := range len(s) {
-		c := s[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+		if !headerNameBytes[s[i]] {
 			return false
 		}
 	}
 	return s != ""
 }
+
+var headerNameBytes = func() (allowed [256]bool) {
+	for c := '!'; c <= '~'; c++ {
+		allowed[c] = !strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	}
+	return allowed
+}()
