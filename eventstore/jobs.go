@@ -28,19 +28,22 @@ const jobColumns = `id, name, spec, version, spec_version, paused, pause_reason,
 
 // scanJob reads jobColumns, and behind them whatever else was selected.
 func scanJob(rows pgx.Rows, more ...any) (jobRow, error) {
-	var j jobRow
-	var name string
-	var spec []byte
-	err := rows.Scan(append([]any{&j.ID, &name, &spec, &j.Version, &j.SpecVersion, &j.Paused, &j.PauseReason, &j.Archived,
-		&j.NextFire, &j.Watermark, &j.CreatedAt, &j.ChangedAt}, more...)...)
+	j, name, spec, err := scanUndecoded(rows, more...)
 	if err != nil {
 		return j, err
 	}
-	j.Watermark, j.CreatedAt, j.ChangedAt = j.Watermark.UTC(), j.CreatedAt.UTC(), j.ChangedAt.UTC()
 	if err := json.Unmarshal(spec, &j.Spec); err != nil {
 		return j, fmt.Errorf("job %s: %w: decode definition: %w", name, domain.ErrUndecodable, err)
 	}
 	return j, nil
+}
+
+// scanUndecoded leaves the definition as it is stored.
+func scanUndecoded(rows pgx.Rows, more ...any) (j jobRow, name string, spec []byte, err error) {
+	err = rows.Scan(append([]any{&j.ID, &name, &spec, &j.Version, &j.SpecVersion, &j.Paused, &j.PauseReason, &j.Archived,
+		&j.NextFire, &j.Watermark, &j.CreatedAt, &j.ChangedAt}, more...)...)
+	j.Watermark, j.CreatedAt, j.ChangedAt = j.Watermark.UTC(), j.CreatedAt.UTC(), j.ChangedAt.UTC()
+	return j, name, spec, err
 }
 
 // JobCommand is something asked of one job.
@@ -289,7 +292,12 @@ func (s *Store) selectJobs(ctx context.Context, sql string, args ...any) ([]JobD
 	}
 	var out []JobDetail
 	err = eachRow(rows, func(rows pgx.Rows) error {
-		j, err := scanJob(rows)
+		j, name, spec, err := scanUndecoded(rows)
+		if err == nil {
+			if j.Spec, err = s.shown.decode(j.ID, spec); err != nil {
+				err = fmt.Errorf("job %s: %w: decode definition: %w", name, domain.ErrUndecodable, err)
+			}
+		}
 		out = append(out, JobDetail{Job: j.Job, NextFire: j.NextFire, MaterializedThrough: j.Watermark, CreatedAt: j.CreatedAt})
 		return err
 	})

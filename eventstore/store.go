@@ -36,6 +36,7 @@ type Store struct {
 	ops   *pgxpool.Pool
 	loops *pgxpool.Pool
 	specs *specCache
+	shown decoded
 	actor string
 	log   *slog.Logger
 

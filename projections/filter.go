@@ -60,6 +60,7 @@ const (
 	ofJobs
 	ofKind
 	ofQueue
+	ofLane // a queue and a kind
 )
 
 type pageCursor struct {
@@ -100,6 +101,9 @@ func (f RunFilter) prepare() (listing, error) {
 		l.ofJobs(jobID(f.Job))
 	case f.Text != "":
 		l.scope = ofErrors
+	case f.Kind != "" && f.Queue != "":
+		l.within(ofLane)
+		l.queueLeft, l.kindLeft = "", ""
 	case f.Kind != "":
 		l.within(ofKind)
 		l.kindLeft = ""

@@ -24,11 +24,11 @@ type RunPage struct {
 	Lag Lag `json:"lag"`
 }
 
-// A page looks at a few rows for each that it may return, and at more until it is
-// full or has looked at so many: of an index that holds what is compared, or of
+// A page looks at a few rows for each that it may return, and unless that fills it
+// at so many: of an index that holds what is compared, or of
 // the table.
 const (
-	examinedIndexed = 4_000
+	examinedIndexed = 3_000
 	examinedRows    = 1_000
 )
 
@@ -128,6 +128,9 @@ func (l *listing) from(columns string) (sql string, args []any) {
 	case ofQueue:
 		columnsOf, valuesOf, order = "r.queue, "+columnsOf, "$7, "+valuesOf, "r.queue DESC, "+order
 		args = append(args, l.Queue)
+	case ofLane:
+		columnsOf, valuesOf, order = "r.queue, r.kind, "+columnsOf, "$7, $8, "+valuesOf, "r.queue DESC, r.kind DESC, "+order
+		args = append(args, l.Queue, l.Kind)
 	case everywhere, ofErrors:
 	}
 	inside := "(ROW(" + columnsOf + ") = ROW(" + valuesOf + ") AND r.run_id >= $2)"
@@ -197,7 +200,7 @@ func (r *Reader) searchRuns(ctx context.Context, l *listing, p *RunPage) (more u
 		var seen int
 		var last *uuid.UUID
 		var ids []uuid.UUID
-		for limit := min(4*(l.Limit+1), l.examined()); ; limit = min(5*limit, l.examined()) {
+		for limit := min(4*(l.Limit+1), l.examined()); ; limit = l.examined() {
 			sql, args := l.search(limit)
 			if err := tx.QueryRow(ctx, sql, args...).Scan(&seen, &last, &ids); err != nil {
 				return err

@@ -220,10 +220,11 @@ func TestPlans(t *testing.T) {
 		"scan":          {scanRuns, 3, []string{"events_run_"}},
 		"scan to check": {checkEvents, 6, []string{"events_run_"}},
 		"check":         {checkRows, 2, []string{"run_summaries_pkey"}},
+		"depths":        {selectDepths, 1, []string{"queue_stats_pkey", "run_summaries_pending"}},
 	}
 	for name, f := range map[string]RunFilter{
 		"list": {}, "list state": {States: []domain.State{domain.Failed}}, "list job": {Job: "job-1"}, "list job state": {Job: "job-1", States: []domain.State{domain.Failed, domain.Running}},
-		"list queue": {Queue: "q-1"}, "list kind": {Kind: "k-1"}, "search text": {Text: "refused"}, "search tag": {Tag: "t-1"}, "search queue kind": {Kind: "k-1", Queue: "q-1"}, "search job": {Job: "job-1", Kind: "k-1"},
+		"list queue": {Queue: "q-1"}, "list kind": {Kind: "k-1"}, "search text": {Text: "refused"}, "search tag": {Tag: "t-1"}, "list queue kind": {Kind: "k-1", Queue: "q-1"}, "search job": {Job: "job-1", Kind: "k-1"},
 	} {
 		l, err := f.prepare()
 		if err != nil {
@@ -239,6 +240,8 @@ func TestPlans(t *testing.T) {
 			index = "run_summaries_kind"
 		case ofQueue:
 			index = "run_summaries_queue"
+		case ofLane:
+			index = "run_summaries_lane"
 		case everywhere:
 		}
 		sql, args := l.from(summaryColumns)

@@ -68,7 +68,7 @@ type Page struct {
 
 // What one page may cost, whatever its filter.
 const (
-	maxScanned = 10_000
+	maxScanned = 1000
 	maxBytes   = 8 << 20
 )
 
@@ -125,7 +125,7 @@ type judged struct {
 func (q Query) read(ctx context.Context, log Log, from eventstore.Cursor, room int) (recs []judged, next eventstore.Cursor, more bool, err error) {
 	limit := room
 	if q.selective() {
-		limit = MaxLimit
+		limit = maxScanned
 	}
 	for {
 		found, next, err := log.Read(ctx, from, limit)
