@@ -409,3 +409,11 @@ func instant(t *testing.T, v any) time.Time {
 	}
 	return at
 }
+
+func (c *cli) count(sql string) (n int) {
+	c.t.Helper()
+	if err := c.store.Pool().QueryRow(c.t.Context(), sql).Scan(&n); err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
