@@ -349,14 +349,7 @@ func TestVerifyFindsEachKindOfDamage(t *testing.T) {
 		w.execute(t, eventstore.Command{RunID: r.ID, Do: domain.StartRun{ClaimID: r.ClaimID, Token: uuid.New(), Worker: "w", ExecutionTerms: domain.ExecutionTerms{Lease: time.Minute}}})
 	}
 	w.execute(t, eventstore.Command{RunID: runs[0].ID, Do: domain.SucceedRun{ClaimID: runs[0].ClaimID}})
-	f := projections.New(w.Store, projections.Config{})
-	for {
-		if _, next, err := f.Step(t.Context()); err != nil {
-			t.Fatal(err)
-		} else if next > 0 {
-			break
-		}
-	}
+	w.project(t)
 	r, err := w.Verify(t.Context(), nil)
 	if err != nil || r.Count != 0 || r.Streams != 13 || r.Live != 11 {
 		t.Fatalf("a sound history: %+v, %v", r, err)
@@ -411,6 +404,19 @@ func TestVerifyFindsEachKindOfDamage(t *testing.T) {
 	}
 }
 
+// project brings the read models up to date.
+func (w *world) project(t *testing.T) {
+	t.Helper()
+	f := projections.New(w.Store, projections.Config{})
+	for {
+		if _, next, err := f.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if next > 0 {
+			return
+		}
+	}
+}
+
 // damaged applies the damage and returns what undoes it.
 func (w *world) damaged(t *testing.T, sql string, run uuid.UUID) (undo func()) {
 	t.Helper()
@@ -442,6 +448,29 @@ type noOutbox struct{}
 
 func (noOutbox) Enqueue(*pgx.Batch, time.Time, []eventstore.Message) (func(), error) {
 	return func() {}, nil
+}
+
+func TestExplainNamesTheNearestRunsOfAJobWithoutASchedule(t *testing.T) {
+	w := newWorld(t)
+	bare := hourly("bare", domain.OverlapAllow)
+	bare.Schedules = nil
+	w.command(t, "bare", domain.ApplyJob{Spec: bare})
+	other := bare
+	other.Name = "other"
+	w.command(t, "other", domain.ApplyJob{Spec: other})
+	soon := time.Now().Add(time.Hour).Truncate(time.Second)
+	if _, err := w.Request(t.Context(), []eventstore.RunRequest{{Job: "bare", At: soon.Add(-time.Minute)}, {Job: "bare", At: soon}, {Job: "bare", At: soon.Add(time.Hour)},
+		{Job: "bare", At: soon.Add(2 * time.Hour)}, {Job: "other", At: soon.Add(2 * time.Minute)}}); err != nil {
+		t.Fatal(err)
+	}
+	w.project(t)
+	w.exec(t, "UPDATE run_summaries SET state = 'succeeded' WHERE scheduled_at <= $1", soon) // the state does not say which is nearest
+	x := w.explain(t, "bare", soon.Add(time.Minute), VerdictNotDue, "on request", "Its nearest runs are", clock(soon)+" (succeeded)", clock(soon.Add(time.Hour))+" (pending)")
+	if x.RunBefore == nil || !x.RunBefore.At.Equal(soon) || x.RunAfter == nil || !x.RunAfter.At.Equal(soon.Add(time.Hour)) {
+		t.Errorf("nearest %+v and %+v", x.RunBefore, x.RunAfter)
+	}
+	w.explain(t, "bare", soon.Add(24*time.Hour), VerdictNotDue, "Its last run before is", clock(soon.Add(2*time.Hour)))
+	w.explain(t, "bare", time.Now(), VerdictNotDue, "Its first run after is", clock(soon.Add(-time.Minute)))
 }
 
 func TestExplainARetryThatWaits(t *testing.T) {

@@ -41,6 +41,17 @@ type Explanation struct {
 	Run     *projections.RunDetail `json:"run,omitempty"`
 	Before  *time.Time             `json:"previous_instant,omitempty"` // nearest instants of the schedule in force
 	After   *time.Time             `json:"next_instant,omitempty"`
+
+	// Of a job that had no schedule then: the nearest runs.
+	RunBefore *NearRun `json:"previous_run,omitempty"`
+	RunAfter  *NearRun `json:"next_run,omitempty"`
+}
+
+// NearRun is a run that came due about an instant.
+type NearRun struct {
+	RunID uuid.UUID    `json:"run_id"`
+	At    time.Time    `json:"at"`
+	State domain.State `json:"state"`
 }
 
 // Index: run_slots_pkey.
@@ -86,6 +97,11 @@ func (a *Auditor) Explain(ctx context.Context, job string, at time.Time) (Explan
 	}
 	if !due(p.set, x.At) {
 		x.Verdict = VerdictNotDue
+		if p.set == nil {
+			if err := a.nearestRuns(ctx, &x, t.Job.ID); err != nil {
+				return x, err
+			}
+		}
 		x.Summary = x.notDue(p)
 		return x, nil
 	}
@@ -136,7 +152,7 @@ func (a *Auditor) explainUndecided(ctx context.Context, x Explanation, t *timeli
 // notDue says which instants were due instead.
 func (x *Explanation) notDue(p period) string {
 	if p.set == nil {
-		return "The job had no schedule then: it runs on request only."
+		return "The job had no schedule then: it runs on request only." + x.nearRuns()
 	}
 	s := fmt.Sprintf("It is no instant of the schedule then in force (%s).", p.set.Describe())
 	switch {
@@ -160,6 +176,60 @@ func (x *Explanation) nearest(set *schedule.Set) {
 	if f, ok := set.Next(x.At); ok {
 		x.After = &f.At
 	}
+}
+
+// One run of each state on either side: ids are in the order of the times at which
+// runs came due.
+//
+// Index: run_summaries_job.
+const selectNearestRuns = `
+(SELECT false, n.run_id, n.scheduled_at, n.state FROM unnest($3::text[]) s(state), LATERAL (
+   SELECT r.run_id, r.scheduled_at, r.state FROM run_summaries r
+    WHERE r.job_id = $1 AND r.state = s.state AND r.run_id < $2 ORDER BY r.run_id DESC LIMIT 1) n ORDER BY n.run_id DESC LIMIT 1)
+UNION ALL
+(SELECT true, n.run_id, n.scheduled_at, n.state FROM unnest($3::text[]) s(state), LATERAL (
+   SELECT r.run_id, r.scheduled_at, r.state FROM run_summaries r
+    WHERE r.job_id = $1 AND r.state = s.state AND r.run_id >= $2 ORDER BY r.run_id LIMIT 1) n ORDER BY n.run_id LIMIT 1)`
+
+func (a *Auditor) nearestRuns(ctx context.Context, x *Explanation, job uuid.UUID) error {
+	var from uuid.UUID // the least id of a run that came due then or later
+	for i, ms := 5, max(x.At.UnixMilli(), 0); i >= 0; i, ms = i-1, ms>>8 {
+		from[i] = byte(ms)
+	}
+	rows, err := a.store.Pool().Query(ctx, selectNearestRuns, job, from, domain.States)
+	if err != nil {
+		return fmt.Errorf("look for the nearest runs: %w", err)
+	}
+	var later bool
+	var n NearRun
+	_, err = pgx.ForEachRow(rows, []any{&later, &n.RunID, &n.At, &n.State}, func() error {
+		near := n
+		near.At = near.At.UTC()
+		if later {
+			x.RunAfter = &near
+		} else {
+			x.RunBefore = &near
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for the nearest runs: %w", err)
+	}
+	return nil
+}
+
+// nearRuns says which runs there are about then.
+func (x *Explanation) nearRuns() string {
+	say := func(n *NearRun) string { return fmt.Sprintf("%s of %s (%s)", n.RunID, clock(n.At), n.State) }
+	switch {
+	case x.RunBefore != nil && x.RunAfter != nil:
+		return " Its nearest runs are " + say(x.RunBefore) + " and " + say(x.RunAfter) + "."
+	case x.RunBefore != nil:
+		return " Its last run before is " + say(x.RunBefore) + "."
+	case x.RunAfter != nil:
+		return " Its first run after is " + say(x.RunAfter) + "."
+	}
+	return ""
 }
 
 func due(set *schedule.Set, at time.Time) bool {
