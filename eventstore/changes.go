@@ -91,7 +91,8 @@ func (c *changes) move(l *located) {
 // Index: claims_pkey.
 const deleteClaims = `
 WITH gone AS (
-  DELETE FROM claims c USING unnest($1::uuid[], $2::uuid[], $3::int[]) AS u(r, k, v)
+  DELETE FROM claims c
+   USING (SELECT r, ($2::uuid[])[i] AS k, coalesce(($3::int[])[i], ($3::int[])[1]) AS v FROM unnest($1::uuid[]) WITH ORDINALITY AS a(r, i)) u
    WHERE c.run_id = u.r AND c.claim_id = u.k AND c.version = u.v RETURNING 1)
 SELECT daybook_expect('claims closed', count(*), $4) FROM gone`
 
@@ -100,11 +101,14 @@ const updateClaims = `
 WITH kept AS (
   UPDATE claims c SET start_token = u.t, worker = u.w, started_at = u.sa, lease_until = u.l, deadline = u.d, cancel = u.x, cancel_reason = u.xr,
          version = u.nv, attempt = u.att, dispatches = u.di, changed_at = u.ch
-    FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::uuid[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[],
-                $9::bool[], $10::text[], $11::int[], $12::int[], $13::int[], $14::timestamptz[])
-         AS u(r, k, v, t, w, sa, l, d, x, xr, nv, att, di, ch)
+    FROM (SELECT r, ($2::uuid[])[i] AS k, coalesce(($3::int[])[i], ($3::int[])[1]) AS v, ($4::uuid[])[i] AS t, ($5::text[])[coalesce(($6::int[])[i], 1)] AS w,
+                 coalesce(($7::timestamptz[])[i], ($7::timestamptz[])[1]) AS sa, coalesce(($8::timestamptz[])[i], ($8::timestamptz[])[1]) AS l,
+                 ($9::timestamptz[])[i] AS d, coalesce(($10::bool[])[i], ($10::bool[])[1]) AS x, ($11::text[])[coalesce(($12::int[])[i], 1)] AS xr,
+                 coalesce(($13::int[])[i], ($13::int[])[1]) AS nv, coalesce(($14::int[])[i], ($14::int[])[1]) AS att,
+                 coalesce(($15::int[])[i], ($15::int[])[1]) AS di, coalesce(($16::timestamptz[])[i], ($16::timestamptz[])[1]) AS ch
+            FROM unnest($1::uuid[]) WITH ORDINALITY AS a(r, i)) u
    WHERE c.run_id = u.r AND c.claim_id = u.k AND c.version = u.v RETURNING 1)
-SELECT daybook_expect('claims kept', count(*), $15) FROM kept`
+SELECT daybook_expect('claims kept', count(*), $17) FROM kept`
 
 // Index: due_runs_pkey.
 const deleteDue = `
@@ -129,7 +133,7 @@ func (c *changes) queue(b *pgx.Batch, sql statements) bool {
 		return false
 	}
 	if n := len(c.drop.runs); n > 0 {
-		b.Queue(sql.deleteClaims, c.drop.runs, c.drop.claims, c.drop.versions, n)
+		b.Queue(sql.deleteClaims, c.drop.runs, c.drop.claims, column(c.drop.versions), n)
 	}
 	if n := len(c.keep); n > 0 {
 		c.queueKept(b, sql.updateClaims, n)
@@ -158,15 +162,23 @@ func (c *changes) queue(b *pgx.Batch, sql statements) bool {
 }
 
 func (c *changes) queueKept(b *pgx.Batch, sql string, n int) {
-	token, worker, reason := make([]uuid.UUID, n), make([]string, n), make([]string, n)
-	started, lease, changed := make([]time.Time, n), make([]time.Time, n), make([]time.Time, n)
-	deadline, flag := make([]*time.Time, n), make([]bool, n)
+	token, started, lease, changed := make([]uuid.UUID, n), make([]time.Time, n), make([]time.Time, n), make([]time.Time, n)
+	var worker, reason texts
+	var deadline []*time.Time // none: nil
+	flag := make([]bool, n)
 	version, attempt, dispatches := make([]int32, n), make([]int32, n), make([]int32, n)
 	for i, r := range c.keep {
-		token[i], worker[i], started[i], lease[i] = r.Token, r.Worker, r.StartedAt, r.LeaseUntil
-		deadline[i], flag[i], reason[i], changed[i] = r.Deadline, r.CancelRequested, r.CancelReason, r.ChangedAt
+		worker.add(r.Worker)
+		reason.add(r.CancelReason)
+		token[i], started[i], lease[i], flag[i], changed[i] = r.Token, r.StartedAt, r.LeaseUntil, r.CancelRequested, r.ChangedAt
+		if r.Deadline != nil && deadline == nil {
+			deadline = make([]*time.Time, n)
+		}
+		if deadline != nil {
+			deadline[i] = r.Deadline
+		}
 		version[i], attempt[i], dispatches[i] = int32(r.Version), int32(r.Attempt), int32(r.Dispatches)
 	}
-	b.Queue(sql, c.kept.runs, c.kept.claims, c.kept.versions, token, worker, started, lease, deadline,
-		flag, reason, version, attempt, dispatches, changed, n)
+	b.Queue(sql, c.kept.runs, c.kept.claims, column(c.kept.versions), token, worker.distinct, column(worker.at), column(started), column(lease), deadline,
+		column(flag), reason.distinct, column(reason.at), column(version), column(attempt), column(dispatches), column(changed), n)
 }

@@ -201,7 +201,7 @@ func (p *placement) queue(ctx context.Context, s *Store, tx *txn, b *pgx.Batch, 
 	}
 	p.held.queueDue(b)
 	if len(p.waitFor) > 0 {
-		b.Queue(insertWaiting, append(p.waiting.columns(), p.waiting.catchUp, p.waiting.waitingSince, p.waitFor)...)
+		b.Queue(insertWaiting, append(p.waiting.columns(), column(p.waiting.catchUp), p.waiting.since(), p.waitFor)...)
 	}
 	if len(p.keys) > 0 {
 		b.Queue(insertHolders, p.keys, p.holders)

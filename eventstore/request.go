@@ -1,6 +1,7 @@
 package eventstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,27 +73,43 @@ func (s *Store) Request(ctx context.Context, requests []RunRequest) ([]Requested
 // materializer not from deciding it: it changes no key. Index: jobs_name_key.
 const shareJobs = `SELECT ` + jobColumns + ` FROM jobs WHERE name = ANY($1) ORDER BY id FOR KEY SHARE`
 
+// The keys come in their order, in which all writers take them: none waits for
+// one that waits for it.
+//
 // Index: run_keys_pkey.
-const insertKeys = `
-INSERT INTO run_keys (job_id, key, run_id, requested_at)
-SELECT j, k, r, now() FROM unnest($1::uuid[], $2::text[], $3::uuid[]) AS u(j, k, r) ORDER BY j, k
-ON CONFLICT DO NOTHING RETURNING run_id`
+const takeKeys = `SELECT daybook_take_keys($1, $2, $3)`
 
 // A later statement than the insert, so that it sees who won the conflict.
 // Index: run_keys_pkey.
 const selectKeys = `
 SELECT k.job_id, k.key, k.run_id FROM unnest($1::uuid[], $2::text[]) AS u(j, k) JOIN run_keys k ON k.job_id = u.j AND k.key = u.k`
 
+// asked is a request that can be stored.
+type asked struct {
+	at      int // its place among the requests
+	job     *jobRow
+	key     string
+	run     uuid.UUID // proposed, then the key's
+	again   bool      // an earlier request of the batch has the key
+	created bool
+}
+
+func byKey(a, b asked) int {
+	return cmp.Or(compareIDs(a.job.ID, b.job.ID), cmp.Compare(a.key, b.key), cmp.Compare(a.at, b.at))
+}
+
 func (s *Store) request(ctx context.Context, requests []RunRequest, span *span) ([]Requested, error) {
-	names := make([]string, len(requests))
+	names := make([]string, 0, 1)
 	for i, r := range requests {
-		names[i] = r.Job
+		if i == 0 || r.Job != requests[i-1].Job {
+			names = append(names, r.Job)
+		}
 	}
 	slices.Sort(names)
-	jobs := map[string]jobRow{}
+	jobs := map[string]*jobRow{}
 	tx, err := begin(ctx, s.loops, shareJobs, []any{slices.Compact(names)}, func(rows pgx.Rows) error {
 		j, err := scanJob(rows)
-		jobs[j.Spec.Name] = j
+		jobs[j.Spec.Name] = &j
 		return err
 	})
 	if err != nil {
@@ -100,19 +117,12 @@ func (s *Store) request(ctx context.Context, requests []RunRequest, span *span) 
 	}
 	defer tx.rollback(ctx)
 
-	type keyed struct {
-		job uuid.UUID
-		key string
-	}
 	out := make([]Requested, len(requests))
-	first := map[keyed]int{} // the request that speaks for the key in this batch
-	var order []int
-	var ids, jobIDs []uuid.UUID
-	var keys []string
-	keyOf := make([]keyed, len(requests))
-	for i, r := range requests {
-		j, ok := jobs[r.Job]
-		if err := refuseRequest(r, j.Job, ok, tx.now); err != nil {
+	asks := make([]asked, 0, len(requests))
+	for i := range requests {
+		r := &requests[i]
+		j := jobs[r.Job]
+		if err := refuseRequest(r, j, tx.now); err != nil {
 			out[i].Err = err
 			continue
 		}
@@ -120,72 +130,42 @@ func (s *Store) request(ctx context.Context, requests []RunRequest, span *span) 
 		if key == "" {
 			key = uuid.NewString()
 		}
-		k := keyed{j.ID, key}
-		keyOf[i] = k
-		if _, ok := first[k]; ok {
-			continue
-		}
-		first[k] = i
-		order = append(order, i)
-		ids = append(ids, domain.KeyID(j.ID, key, readyAt(r.At, tx.now)))
-		jobIDs, keys = append(jobIDs, j.ID), append(keys, key)
+		asks = append(asks, asked{at: i, job: j, key: key, run: domain.KeyID(j.ID, key, readyAt(r.At, tx.now))})
 	}
-	if len(order) == 0 {
+	if len(asks) == 0 {
 		return out, nil
 	}
-	won := map[uuid.UUID]bool{}
-	err = tx.query(ctx, insertKeys, []any{jobIDs, keys, ids}, func(rows pgx.Rows) error {
-		var id uuid.UUID
-		err := rows.Scan(&id)
-		won[id] = true
-		return err
-	})
+	slices.SortFunc(asks, byKey)
+	created, err := s.takeKeys(ctx, tx, asks)
 	if err != nil {
 		return nil, err
 	}
-	runOf := map[keyed]uuid.UUID{}
-	if len(won) < len(order) {
-		err := tx.query(ctx, selectKeys, []any{jobIDs, keys}, func(rows pgx.Rows) error {
-			var k keyed
-			var id uuid.UUID
-			err := rows.Scan(&k.job, &k.key, &id)
-			runOf[k] = id
-			return err
-		})
+	for _, a := range asks {
+		out[a.at] = Requested{RunID: a.run, Created: a.created, Queue: a.job.Spec.Queue, Kind: a.job.Spec.Kind}
+	}
+	if created == 0 {
+		return out, nil
+	}
+	slices.SortFunc(asks, func(a, b asked) int { return cmp.Compare(a.at, b.at) }) // due in the order of the requests
+	var due liveRows
+	var events eventRows
+	due.grow(created)
+	events.grow(created)
+	for _, a := range asks {
+		if !a.created {
+			continue
+		}
+		r := &requests[a.at]
+		e := requestedRun(r, a.job, a.key, tx.now)
+		run, err := domain.EvolveRun(domain.Run{ID: a.run}, e, tx.now)
 		if err != nil {
 			return nil, err
 		}
-	}
-	var due liveRows
-	var events eventRows
-	for n, i := range order {
-		r, j, k, id := requests[i], jobs[requests[i].Job], keyOf[i], ids[n]
-		if won[id] {
-			runOf[k] = id
-			out[i].Created = true
-			e := requestedRun(r, j, k.key, tx.now)
-			run, err := domain.EvolveRun(domain.Run{ID: id}, e, tx.now)
-			if err != nil {
-				return nil, err
-			}
-			span.add(run.ReadyAt)
-			due.add(run)
-			if err := events.add(id, run.Version, tx.now, s.meta(r.Meta), e); err != nil {
-				return nil, err
-			}
+		span.add(run.ReadyAt)
+		due.add(run)
+		if err := events.add(a.run, run.Version, tx.now, s.meta(r.Meta), e); err != nil {
+			return nil, err
 		}
-	}
-	for i, r := range requests {
-		if out[i].Err == nil {
-			j := jobs[r.Job]
-			out[i].RunID, out[i].Queue, out[i].Kind = runOf[keyOf[i]], j.Spec.Queue, j.Spec.Kind
-			if out[i].RunID == uuid.Nil {
-				return nil, errLookAgain
-			}
-		}
-	}
-	if len(due.ids) == 0 {
-		return out, nil
 	}
 	b := &pgx.Batch{}
 	due.queueDue(b)
@@ -196,9 +176,66 @@ func (s *Store) request(ctx context.Context, requests []RunRequest, span *span) 
 	return out, nil
 }
 
-func refuseRequest(r RunRequest, j domain.Job, found bool, now time.Time) error {
+// takeKeys gives every request the run of its key, new or old, and tells how
+// many are new. The requests are in the order of their keys.
+func (s *Store) takeKeys(ctx context.Context, tx *txn, asks []asked) (created int, err error) {
+	jobs, keys, ids := make([]uuid.UUID, 0, len(asks)), make([]string, 0, len(asks)), make([]uuid.UUID, 0, len(asks))
+	for i := range asks {
+		a := &asks[i]
+		if i > 0 && a.job == asks[i-1].job && a.key == asks[i-1].key {
+			a.again = true
+			continue
+		}
+		jobs, keys, ids = append(jobs, a.job.ID), append(keys, a.key), append(ids, a.run)
+	}
+	var won []uuid.UUID // nil: all
+	err = tx.query(ctx, takeKeys, []any{column(jobs), keys, ids}, func(rows pgx.Rows) error { return rows.Scan(&won) })
+	if err != nil {
+		return 0, err
+	}
+	type keyed struct {
+		job uuid.UUID
+		key string
+	}
+	fresh := make(map[uuid.UUID]bool, len(won))
+	for _, id := range won {
+		fresh[id] = true
+	}
+	var had map[keyed]uuid.UUID
+	if won != nil {
+		had = make(map[keyed]uuid.UUID, len(ids))
+		err := tx.query(ctx, selectKeys, []any{jobs, keys}, func(rows pgx.Rows) error {
+			var k keyed
+			var id uuid.UUID
+			err := rows.Scan(&k.job, &k.key, &id)
+			had[k] = id
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	for i := range asks {
+		a := &asks[i]
+		switch {
+		case a.again:
+			a.run = asks[i-1].run
+		case won == nil || fresh[a.run]:
+			a.created = true
+			created++
+		default:
+			var ok bool
+			if a.run, ok = had[keyed{a.job.ID, a.key}]; !ok {
+				return 0, errLookAgain
+			}
+		}
+	}
+	return created, nil
+}
+
+func refuseRequest(r *RunRequest, j *jobRow, now time.Time) error {
 	switch {
-	case !found:
+	case j == nil:
 		return &domain.JobRefusal{Name: r.Job, Code: domain.JobUnknown}
 	case j.Archived:
 		return &domain.JobRefusal{Name: r.Job, Code: domain.JobIsGone}
@@ -209,9 +246,9 @@ func refuseRequest(r RunRequest, j domain.Job, found bool, now time.Time) error 
 	case len(r.Reason) > 1024:
 		return &RequestError{Field: "reason", Why: fmt.Sprintf("%d bytes long, at most 1024 are kept", len(r.Reason))}
 	}
-	for field, text := range map[string]string{"key": r.Key, "reason": r.Reason} {
-		if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
-			return &RequestError{Field: field, Why: "holds NUL or is not valid UTF-8"}
+	for _, text := range [...]struct{ field, is string }{{"key", r.Key}, {"reason", r.Reason}} {
+		if strings.ContainsRune(text.is, 0) || !utf8.ValidString(text.is) {
+			return &RequestError{Field: text.field, Why: "holds NUL or is not valid UTF-8"}
 		}
 	}
 	if err := domain.CheckStorable(r.Args); err != nil {
@@ -225,7 +262,7 @@ type RequestError struct{ Field, Why string }
 
 func (e *RequestError) Error() string { return e.Field + ": " + e.Why }
 
-func requestedRun(r RunRequest, j jobRow, key string, now time.Time) domain.RunScheduled {
+func requestedRun(r *RunRequest, j *jobRow, key string, now time.Time) domain.RunScheduled {
 	origin := domain.OriginRequest
 	if r.RetryOf != nil {
 		origin = domain.OriginRetry

@@ -64,6 +64,7 @@ request.`,
 			if slices.ContainsFunc(o.Batches, func(r int) bool { return r < 1 }) || o.Seconds < 1 || o.Clients < 1 {
 				return usage("--batches, --clients and --seconds: want at least 1")
 			}
+			tradeMemory() // the asking is an engine's part
 			return a.bench(&b, 0, func(shared bench.Options) (bench.Report, error) {
 				o.Options = shared
 				return bench.Enqueue(cmd.Context(), o)
