@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +47,8 @@ type Lane struct {
 	lows    [domain.Priorities]time.Time
 	full    time.Time // when every level was last looked at from its beginning
 	batches int
+	last    int  // runs of the last batch
+	pressed bool // it was full: there may be more than is taken
 }
 
 // NewLane makes a lane that begins with a full scan.
@@ -59,8 +62,16 @@ func NewLane(queue, kind string) *Lane { return &Lane{Queue: queue, Kind: kind} 
 const (
 	lookBack      = 10 * time.Second
 	fullScanEvery = 30 * time.Second
-	fairEvery     = 10 // every so many batches the level with the oldest run goes first
+	fairEvery     = 10 // of full batches every so many begin with the level that has the oldest run
+	lookAfter     = 64 // batches from this size on do not look for the next run, too
 )
+
+var allLevels = func() (all []int16) {
+	for i := range int16(domain.Priorities) {
+		all = append(all, i)
+	}
+	return all
+}()
 
 // ClaimRequest asks for runs of a lane.
 type ClaimRequest struct {
@@ -76,6 +87,12 @@ type Claimed struct {
 	Now  time.Time
 	// Full says that the limit was reached: there may be more.
 	Full bool
+	// Until is how long until the next run of the lane comes due, zero if one is
+	// and was not taken, negative if none is waiting. Runs that others make
+	// meanwhile are not in it, nor those that have been due for longer than
+	// lookBack. After a batch of many nobody has looked.
+	Until  time.Duration
+	Looked bool
 
 	Waiting  int         // due runs that were set aside for a place
 	Skipped  int         // due runs that were decided against
@@ -143,18 +160,32 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	lane := q.Lane
 	levels, lows := lane.order(ctx, s)
 	var taken []domain.Run
-	tx, err := begin(ctx, s.loops, takeDue, []any{lane.Queue, lane.Kind, levels, lows, q.Limit}, func(rows pgx.Rows) error {
+	until := time.Duration(-1)
+	first := []query{{takeDue, []any{lane.Queue, lane.Kind, levels, lows, q.Limit}, func(rows pgx.Rows) error {
 		r, err := scanDue(rows)
 		taken = append(taken, r)
 		return err
-	})
+	}}}
+	// It walks over what was just taken.
+	looked := lane.last < lookAfter
+	if looked {
+		first = append(first, query{soonestDue, []any{lane.Queue, lane.Kind, allLevels, lookBack}, func(rows pgx.Rows) error {
+			var d *time.Duration
+			err := rows.Scan(&d)
+			if d != nil {
+				until = max(*d, 0)
+			}
+			return err
+		}})
+	}
+	tx, err := beginWith(ctx, s.loops, first...)
 	if err != nil {
 		return Claimed{}, err
 	}
 	defer tx.rollback(ctx)
 	if len(taken) == 0 {
 		lane.advance(tx.now, nil, false)
-		return Claimed{Now: tx.now}, nil
+		return Claimed{Now: tx.now, Looked: looked, Until: until}, nil
 	}
 	if err := crashpoint.Err(crashpoint.ClaimPostSelect); err != nil {
 		return Claimed{}, err
@@ -205,7 +236,10 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	}
 	committed()
 	lane.advance(tx.now, seen, full)
-	return Claimed{Runs: taken, Now: tx.now, Full: full, Waiting: len(placed.waitFor), Skipped: len(placed.skipped), Replaced: placed.replace}, nil
+	if len(placed.held.ids) > 0 && (until < 0 || until > keyHeld) {
+		until = keyHeld
+	}
+	return Claimed{Runs: taken, Now: tx.now, Full: full, Looked: looked, Until: until, Waiting: len(placed.waitFor), Skipped: len(placed.skipped), Replaced: placed.replace}, nil
 }
 
 func messages(l *Lane, runs []domain.Run, parcel int) []Message {
@@ -227,12 +261,9 @@ func (l *Lane) order(ctx context.Context, s *Store) ([]int16, []time.Time) {
 	if time.Since(l.full) > fullScanEvery {
 		l.lows, l.full = [domain.Priorities]time.Time{}, time.Now()
 	}
-	levels := make([]int16, domain.Priorities)
-	for i := range levels {
-		levels[i] = int16(i)
-	}
+	levels := slices.Clone(allLevels)
 	l.batches++
-	if l.batches%fairEvery == 0 {
+	if l.pressed && l.batches%fairEvery == 0 {
 		var oldest int16
 		err := s.loops.QueryRow(ctx, oldestLevel, l.Queue, l.Kind, levels).Scan(&oldest)
 		if err == nil {
@@ -255,6 +286,7 @@ func (l *Lane) order(ctx context.Context, s *Store) ([]int16, []time.Time) {
 // advance moves the lows to lookBack before what the batch has seen: everything
 // due if it was not full, else its newest run of each level.
 func (l *Lane) advance(now time.Time, taken []domain.Run, full bool) {
+	l.last, l.pressed = len(taken), full
 	for i := range l.lows {
 		if l.lows[i].After(now) { // the database's clock stepped back
 			l.full = time.Time{}
@@ -285,18 +317,3 @@ SELECT min(r.ready_at) - now() FROM unnest($3::smallint[]) AS p(level),
        LATERAL (SELECT d.ready_at FROM due_runs d
                  WHERE d.queue = $1 AND d.kind = $2 AND d.priority = p.level AND d.ready_at >= now() - $4::interval
                  ORDER BY d.ready_at LIMIT 1) r`
-
-// UntilDue is how long until a run of the lane comes due, by the database's
-// clock; false if none is waiting. Runs that have been due for longer than
-// lookBack are not looked for.
-func (s *Store) UntilDue(ctx context.Context, lane *Lane) (time.Duration, bool, error) {
-	levels := make([]int16, domain.Priorities)
-	for i := range levels {
-		levels[i] = int16(i)
-	}
-	var d *time.Duration
-	if err := s.loops.QueryRow(ctx, soonestDue, lane.Queue, lane.Kind, levels, lookBack).Scan(&d); err != nil {
-		return 0, false, fmt.Errorf("look for the next due run: %w", err)
-	}
-	return max(deref(d), 0), d != nil, nil
-}

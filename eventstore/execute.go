@@ -95,11 +95,15 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 	ids = distinct(ids)
 	found := make(map[uuid.UUID]*located, len(ids))
 	var keys []string
-	tx, err := beginWith(ctx, s.ops, query{lockHeldKeys, []any{ids}, appendText(&keys)}, query{s.sql.lockClaims, []any{ids}, func(rows pgx.Rows) error {
+	lock := []query{{lockHeldKeys, []any{ids}, appendText(&keys)}, {s.sql.lockClaims, []any{ids}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
 		found[r.ID] = &located{Run: r, before: was(r), at: inClaims}
 		return err
-	}})
+	}}}
+	if startsOnly(commands) { // no start gives a place back
+		lock = lock[1:]
+	}
+	tx, err := beginWith(ctx, s.ops, lock...)
 	if err != nil {
 		return nil, err
 	}
@@ -346,6 +350,13 @@ func withPolicies(c domain.RunCommand, spec *domain.JobSpec) domain.RunCommand {
 	default:
 		return c
 	}
+}
+
+func startsOnly(commands []Command) bool {
+	return !slices.ContainsFunc(commands, func(c Command) bool {
+		_, start := c.Do.(domain.StartRun)
+		return !start
+	})
 }
 
 // unfenced reports whether some command does not speak for a claim.

@@ -308,6 +308,7 @@ func (s *Store) selectJobs(ctx context.Context, sql string, args ...any) ([]JobD
 type jobWrites struct {
 	jobs     []jobRow
 	events   eventRows
+	last     func(*pgx.Batch) // queues a question before the commit
 	fires    []fire
 	dropDue  []uuid.UUID
 	unwait   []uuid.UUID

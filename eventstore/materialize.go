@@ -22,7 +22,7 @@ type Materialized struct {
 	Jobs    int
 	Runs    []domain.Run
 	Skipped int       // instants covered by FiresSkipped
-	Next    time.Time // the earliest instant to come of the jobs looked at; zero if none
+	Next    time.Time // the earliest instant of any job after the pass; zero if none
 	Now     time.Time
 	Full    bool // there may be more due now
 
@@ -36,6 +36,12 @@ const (
 	lockDueJobs    = `SELECT ` + jobColumns + ` FROM jobs WHERE next_fire <= now() ORDER BY next_fire LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED`
 	lockRecentJobs = `SELECT ` + jobColumns + ` FROM jobs WHERE next_fire <= now() ORDER BY next_fire DESC LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED`
 )
+
+// In the transaction's last batch: it sees what was decided. A job that is due
+// still is locked by somebody else.
+//
+// Index: jobs_next_fire.
+const soonestFire = `SELECT next_fire FROM jobs WHERE next_fire IS NOT NULL ORDER BY next_fire LIMIT 1`
 
 // Order is which due jobs a pass looks at first. Passes should take turns: when
 // many jobs make up for a long absence, those whose instant has just come must
@@ -110,8 +116,9 @@ func (s *Store) materialize(ctx context.Context, limit int, order Order, span *s
 	}
 	defer tx.rollback(ctx)
 	out.Jobs, out.Now, out.Full = len(jobs), tx.now, len(jobs) == limit
+	next := func(rows pgx.Rows) error { return rows.Scan(&out.Next) }
 	if len(jobs) == 0 {
-		return out, nil
+		return out, tx.query(ctx, soonestFire, nil, next)
 	}
 	if err := crashpoint.Err(crashpoint.MaterializePostSelect); err != nil {
 		return Materialized{}, err
@@ -127,15 +134,15 @@ func (s *Store) materialize(ctx context.Context, limit int, order Order, span *s
 			return out, err
 		}
 		w.jobs = append(w.jobs, *j)
-		if j.NextFire != nil && (out.Next.IsZero() || j.NextFire.Before(out.Next)) {
-			out.Next = *j.NextFire
-		}
+		out.Full = out.Full || j.NextFire != nil && !j.NextFire.After(tx.now)
 	}
-	out.Full = out.Full || !out.Next.IsZero() && !out.Next.After(tx.now)
-	out.Skipped = w.skipped
+	w.last = func(b *pgx.Batch) {
+		b.Queue(soonestFire).Query(func(rows pgx.Rows) error { return eachRow(rows, next) })
+	}
 	if err := s.writeJobs(ctx, tx, &w, span); err != nil {
 		return out, err
 	}
+	out.Skipped = w.skipped
 	crashpoint.At(crashpoint.MaterializePostCommit)
 	for _, f := range w.fires {
 		out.Runs = append(out.Runs, f.run)
@@ -260,6 +267,9 @@ func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span
 	}
 	due.queueDue(b)
 	w.events.queue(b)
+	if w.last != nil {
+		w.last(b)
+	}
 	crashpoint.At(crashpoint.MaterializePreCommit) // commands on jobs come by here too
 	return conflict(tx.commit(ctx, b))
 }
@@ -377,21 +387,4 @@ func (w *jobWrites) queueJobs(b *pgx.Batch) error {
 	}
 	b.Queue(upsertJobs, ids, names, specs, version, specVersion, paused, reasons, archived, next, through, created, changed)
 	return nil
-}
-
-// Index: jobs_next_fire.
-const soonestFire = `SELECT next_fire - now() FROM jobs WHERE next_fire IS NOT NULL ORDER BY next_fire LIMIT 1`
-
-// UntilFire is how long until the next instant of any job, by the database's
-// clock; false if there is none.
-func (s *Store) UntilFire(ctx context.Context) (time.Duration, bool, error) {
-	var d time.Duration
-	err := s.loops.QueryRow(ctx, soonestFire).Scan(&d)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, fmt.Errorf("look for the next instant: %w", err)
-	}
-	return max(d, 0), true, nil
 }

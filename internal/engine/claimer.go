@@ -25,12 +25,14 @@ type claimer struct {
 	lengths *lengths
 	closed  *tally
 	recount *atomic.Bool // a worker said something new
+	starved *atomic.Bool // a slot that becomes free is news: the last step had too few, or is under way
 
 	book    *ledger   // nil: count first
 	asked   time.Time // when it was made, by this process's clock
 	counted time.Time // and by the database's
 	fresh   bool      // it was made in this step
 	rest    time.Time // until then slots may gather
+	short   bool      // some lane had no slots in this step
 
 	turn    int // rotates which lane goes first
 	log     *slog.Logger
@@ -48,12 +50,15 @@ const (
 	// each costs a commit.
 	manyClaimed = 64
 	claimGap    = 2 * time.Millisecond
+	heldPause   = 5 * time.Millisecond
 )
 
 // Step claims what the workers have room for, lane after lane, and tells when
 // the next run comes due.
 func (c *claimer) Step(ctx context.Context) (did bool, next time.Duration, err error) {
 	sleep(ctx, time.Until(c.rest))
+	c.starved.Store(true) // before the slots are counted
+	c.short = false
 	book, err := c.ledger(ctx)
 	if err != nil {
 		return false, 0, err
@@ -107,6 +112,7 @@ func (c *claimer) ledger(ctx context.Context) (*ledger, error) {
 func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, book *ledger, engines int) (took bool, wait time.Duration, err error) {
 	n := min(book.share(lane, engines), c.batch)
 	if n == 0 {
+		c.short = true
 		if !c.fresh { // what ended while it was counted is not in it
 			return false, max(countEvery-time.Since(c.asked), time.Millisecond), nil
 		}
@@ -141,18 +147,18 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 	if err := c.replace(ctx, got.Replaced); err != nil {
 		return true, 0, err
 	}
-	if len(got.Runs)+got.Waiting+got.Skipped > 0 {
+	did := len(got.Runs)+got.Waiting+got.Skipped > 0
+	switch {
+	case got.Full || did && !got.Looked:
 		return true, 0, nil // there may be more, and credit for it
+	case !got.Looked:
+		return false, time.Millisecond, nil // the next batch looks
+	case got.Until < 0:
+		return did, claimPoll, nil
+	case got.Until == 0: // due and not taken: another transaction holds the row
+		return did, heldPause, nil
 	}
-	until, some, err := c.store.UntilDue(ctx, l)
-	if err != nil {
-		return false, 0, err
-	}
-	if !some {
-		return false, claimPoll, nil
-	}
-	// Due and not taken: another transaction holds the row.
-	return false, max(until, 5*time.Millisecond), nil
+	return did, max(got.Until-time.Since(began), time.Millisecond), nil
 }
 
 // replace asks runs to stop whose place a later instant waits for. If this

@@ -78,6 +78,7 @@ type Engine struct {
 
 	live       atomic.Int64 // engines, this one included
 	recount    atomic.Bool  // workers changed
+	starved    atomic.Bool  // runs wait for slots
 	topologyOK atomic.Bool
 }
 
@@ -103,7 +104,12 @@ func New(c Config) (*Engine, error) {
 	e.live.Store(1)
 	e.metrics = newMetrics(c.Registry, e.seen)
 	e.service = newService(c.Store, e.budget.ExecutionTerms(), e.metrics, c.Logger)
-	e.service.freed = func() { poke(e.wakeClaims) }
+	e.starved.Store(true)
+	e.service.freed = func() {
+		if e.starved.Load() {
+			poke(e.wakeClaims)
+		}
+	}
 	e.service.due = e.Due
 	e.service.declared = func() { e.recount.Store(true); poke(e.wakeLanes); poke(e.wakeClaims) }
 	e.lanes = &laneKeeper{store: c.Store, js: js, topology: c.Topology, log: c.Logger}
@@ -241,7 +247,7 @@ func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
 }
 
 func (e *Engine) newClaimer() *claimer {
-	return &claimer{store: e.c.Store, lengths: e.service.lengths, closed: e.service.tally, recount: &e.recount, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
+	return &claimer{store: e.c.Store, lengths: e.service.lengths, closed: e.service.tally, recount: &e.recount, starved: &e.starved, outbox: e.relayWriter(), lease: e.budget.DispatchLease, batch: claimBatch,
 		engines: func() int { return int(e.live.Load()) }, lanes: map[eventstore.WorkerLane]*eventstore.Lane{}, cancelled: e.Cancelled, log: e.c.Logger, metrics: e.metrics}
 }
 

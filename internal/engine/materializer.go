@@ -29,6 +29,7 @@ const (
 // Step decides what is due and tells when the next instant comes.
 func (m *materializer) Step(ctx context.Context) (did bool, next time.Duration, err error) {
 	m.passes++
+	began := time.Now()
 	got, err := m.store.Materialize(ctx, m.batch, eventstore.Order(m.passes%2 == 0))
 	if err != nil {
 		return false, 0, err
@@ -44,12 +45,9 @@ func (m *materializer) Step(ctx context.Context) (did bool, next time.Duration, 
 	if got.Full {
 		return true, 0, nil
 	}
-	until, some, err := m.store.UntilFire(ctx)
-	if err != nil {
-		return got.Jobs > 0, 0, err
+	next = m.poll
+	if !got.Next.IsZero() {
+		next = min(next, got.Next.Sub(got.Now)-time.Since(began))
 	}
-	if !some || until > m.poll {
-		until = m.poll
-	}
-	return got.Jobs > 0, max(until, time.Millisecond), nil
+	return got.Jobs > 0, max(next, time.Millisecond), nil
 }
