@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -138,6 +141,41 @@ func TestFailedClaimIsCountedAgain(t *testing.T) {
 	b.c.outbox = outbox
 	if n := b.step(true); n != 4 {
 		t.Errorf("%d claims, want 4", n)
+	}
+}
+
+// stoppingOutbox takes dispatches, and has the claimer told to stop meanwhile.
+type stoppingOutbox struct {
+	eventstore.Outbox
+	stop func()
+}
+
+func (o stoppingOutbox) Enqueue(b *pgx.Batch, now time.Time, messages []eventstore.Message) (func(), error) {
+	o.stop()
+	return o.Outbox.Enqueue(b, now, messages)
+}
+
+// A lane whose turn did not come any more is nothing to complain about.
+func TestClaimerStopsBetweenTwoLanes(t *testing.T) {
+	b := newBooks(t)
+	b.lanes = append(b.lanes, protocol.Lane{Queue: "other", Kind: "noop"})
+	b.worker(4)
+	other := noop("other")
+	other.Queue = "other"
+	b.apply(other)
+	b.request("report", 1)
+	b.request("other", 1)
+	ctx, stop := context.WithCancel(t.Context())
+	var said bytes.Buffer
+	b.c.outbox, b.c.log = stoppingOutbox{b.c.outbox, stop}, slog.New(slog.NewTextHandler(&said, nil))
+	if _, _, err := b.c.Step(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that it was stopped", err)
+	}
+	if n := b.count("SELECT count(*) FROM claims"); n != 1 {
+		t.Errorf("%d claims, want that of the first lane", n)
+	}
+	if said.Len() > 0 {
+		t.Errorf("complained: %s", &said)
 	}
 }
 
