@@ -464,7 +464,7 @@ func TestExplainNamesTheNearestRunsOfAJobWithoutASchedule(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.project(t)
-	w.exec(t, "UPDATE run_summaries SET state = 'succeeded' WHERE scheduled_at <= $1", soon) // the state does not say which is nearest
+	w.exec(t, "UPDATE run_summaries SET state = 'succeeded' WHERE scheduled_at = $1", soon) // the state does not say which is nearest
 	x := w.explain(t, "bare", soon.Add(time.Minute), VerdictNotDue, "on request", "Its nearest runs are", clock(soon)+" (succeeded)", clock(soon.Add(time.Hour))+" (pending)")
 	if x.RunBefore == nil || !x.RunBefore.At.Equal(soon) || x.RunAfter == nil || !x.RunAfter.At.Equal(soon.Add(time.Hour)) {
 		t.Errorf("nearest %+v and %+v", x.RunBefore, x.RunAfter)
