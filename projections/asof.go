@@ -63,14 +63,18 @@ func (r *Reader) JobAsOf(ctx context.Context, name string, at time.Time) (events
 }
 
 // The runs that may not have ended by then, as the projection has it, and those
-// that it does not have yet. Index: run_summaries_state; run_summaries_finished;
-// the primary keys of the partitions.
+// that it does not have yet. A run of a schedule is not made before its instant;
+// the sum keeps those that were asked for from run_summaries_finished, the limit
+// the planner from looking through all events. Index:
+// run_summaries_state; run_summaries_finished; run_summaries_asked; the primary
+// keys of the partitions.
 const selectUnfinished = `
 SELECT c.run_id FROM (
   SELECT run_id FROM run_summaries WHERE state IN ('pending', 'claimed', 'running')
-  UNION SELECT run_id FROM run_summaries WHERE finished_at > $1
+  UNION SELECT run_id FROM run_summaries WHERE finished_at > $1 AND scheduled_at <= $1
+  UNION SELECT run_id FROM run_summaries WHERE scheduled_at > $1 AND origin <> 'schedule' AND finished_at + interval '0' > $1
   UNION SELECT unnest($2::uuid[])) c
- WHERE EXISTS (SELECT FROM events e WHERE e.category = 'run' AND e.stream_id = c.run_id AND e.version = 1 AND e.at <= $1)
+, LATERAL (SELECT FROM events e WHERE e.category = 'run' AND e.stream_id = c.run_id AND e.version = 1 AND e.at <= $1 LIMIT 1) made
  ORDER BY c.run_id`
 
 // BehindError says that the read models are too far behind the log to tell.
