@@ -159,3 +159,29 @@ func TestQueuesAsOfSaysWhatItCannotTell(t *testing.T) {
 		VALUES ('2020-01-01', 'x', 'f', 'd', 'h', 1, 1, 1, $1, 1, 1, '1', 1, pg_current_snapshot(), 'x', now())`, now)
 	refused("runs that are gone", new(*eventstore.RetiredError))
 }
+
+// A run that was asked for stands there before its time, also when it has ended
+// since.
+func TestQueuesAsOfHaveWhatWasAskedForLater(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, spec("report"))
+	made, err := w.Request(t.Context(), []eventstore.RunRequest{{Job: "report", At: time.Now().Add(time.Second)}})
+	if err != nil || made[0].Err != nil {
+		t.Fatal(made, err)
+	}
+	at, err := w.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs []domain.Run
+	await(t, "the run to be due", func() bool {
+		runs = w.claim(t, 1)
+		return len(runs) == 1
+	})
+	w.execute(t, start(runs[0]), succeed(runs[0]))
+	w.follow(t)
+	got, err := NewReader(w.Store).QueuesAsOf(t.Context(), at)
+	if err != nil || len(got) != 1 || got[0].NotDue != 1 {
+		t.Errorf("%+v, %v, want one run that is not due", got, err)
+	}
+}

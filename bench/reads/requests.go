@@ -76,6 +76,17 @@ func (w *world) requests() []request {
 		{"run output", func(r *rand.Rand) string { return "/v1/runs/" + w.aRun(r) + "/output" }, 0},
 		{"queues", fixed("/v1/queues"), 0},
 		{"workers", fixed("/v1/workers"), 0},
+		{"depths", fixed("/v1/stats/queues"), 0},
+		{"rates of a queue", func(r *rand.Rand) string { return "/v1/stats/rates?" + queue(r) }, 0},
+		{"rates of a job, two days", func(r *rand.Rand) string {
+			return "/v1/stats/rates?step=5m&job=" + w.job(r) + "&from=" + at(w.now.Add(-48*time.Hour)) + "&to=" + at(w.now)
+		}, 0},
+		{"durations of a queue, a day", func(r *rand.Rand) string {
+			return "/v1/stats/durations?" + queue(r) + "&from=" + at(w.now.Add(-24*time.Hour)) + "&to=" + at(w.now)
+		}, 0},
+		{"durations of a job, a month", func(r *rand.Rand) string {
+			return "/v1/stats/durations?job=" + w.job(r) + "&from=" + at(w.now.Add(-30*24*time.Hour)) + "&to=" + at(w.now)
+		}, 0},
 		{"events from the beginning", fixed("/v1/events?limit=100"), 0},
 		{"events from the beginning, page 20", fixed("/v1/events?limit=500"), 19},
 		{"events after a position", func(r *rand.Rand) string { return fmt.Sprintf("/v1/events?limit=100&after=%d", r.IntN(4*w.runs)) }, 0},
