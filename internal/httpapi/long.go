@@ -45,9 +45,11 @@ func (l *longOperations) begin(name string, do func(ctx context.Context, tell fu
 	}
 	l.going[name] = true
 	return &huma.StreamResponse{Body: func(c huma.Context) {
-		defer l.end(name)
+		// Whoever reads how it ended may ask for the next at once.
+		end := sync.OnceFunc(func() { l.end(name) })
+		defer end()
 		r, w := humago.Unwrap(c)
-		a.serveLong(w, r.WithContext(c.Context()), do)
+		a.serveLong(w, r.WithContext(c.Context()), do, end)
 	}}, nil
 }
 
@@ -57,7 +59,7 @@ func (l *longOperations) end(name string) {
 	delete(l.going, name)
 }
 
-func (a *api) serveLong(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, tell func(any)) (any, error)) {
+func (a *api) serveLong(w http.ResponseWriter, r *http.Request, do func(ctx context.Context, tell func(any)) (any, error), end func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	control := http.NewResponseController(w)
@@ -89,6 +91,7 @@ func (a *api) serveLong(w http.ResponseWriter, r *http.Request, do func(ctx cont
 	for {
 		select {
 		case line := <-ended:
+			end()
 			say(line)
 			return
 		case <-stopped:
