@@ -206,3 +206,16 @@ func FuzzDecodeHints(f *testing.F) {
 		}
 	})
 }
+
+func TestDecodeHintsBoundsTheirNumber(t *testing.T) {
+	hints := make([]Hint, MaxHints+1)
+	for i := range hints {
+		hints[i] = Hint{RunID: uuid.New(), ClaimID: uuid.New()}
+	}
+	if got, err := DecodeHints(AppendHints(nil, hints[:MaxHints])); err != nil || len(got) != MaxHints {
+		t.Errorf("%d hints of the most that are allowed, %v", len(got), err)
+	}
+	if got, err := DecodeHints(AppendHints(nil, hints)); err == nil {
+		t.Errorf("%d hints are read, one more than is allowed", len(got))
+	}
+}
