@@ -377,3 +377,23 @@ func TestPageFromFarBehindReadsLittleMore(t *testing.T) {
 		})
 	}
 }
+
+// A large window begins where its first event may lie at the earliest, and one
+// event of it costs no more questions than many.
+func TestOneEventOfALargeWindow(t *testing.T) {
+	w := newWorld(t)
+	w.exec(t, bulk, 2*drawnEarly)
+	c, err := w.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.exec(t, bulk, sortedAtOnce+1)
+	before := w.loops.Stat().AcquireCount()
+	page, _, err := w.Read(t.Context(), c, 1)
+	if err != nil || len(page) != 1 || page[0].Position != 2*drawnEarly+1 {
+		t.Fatalf("read %+v, %v", page, err)
+	}
+	if n := w.loops.Stat().AcquireCount() - before; n > 10 {
+		t.Errorf("%d questions for one event", n)
+	}
+}
