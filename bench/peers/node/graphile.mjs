@@ -12,6 +12,7 @@ const worker = { connectionString: dsn, concurrentJobs: 24, maxPoolSize: 25, loc
   pollInterval: 2000, logger: new Logger(() => () => {}) };
 
 if (role === "child") {
+  process.on("disconnect", () => process.exit(0)); // nobody is left to say stop
   process.on("message", async (m) => {
     if (m === "stop") process.exit(0);
     await run({ preset: { worker }, noHandleSignals: true, taskList: { benchmark: () => {} } });
@@ -27,12 +28,16 @@ if (role === "child") {
   const load = (jobs * 1000) / (performance.now() - t);
   await pool.query("VACUUM ANALYZE graphile_worker._private_jobs");
   await pool.query("CHECKPOINT");
-  const children = [0, 1].map(() => fork(process.argv[1], [dsn, n, "child"]));
+  // Not the input: the lines on it are for this process.
+  const children = [0, 1].map(() => fork(process.argv[1], [dsn, n, "child"], { stdio: ["ignore", "inherit", "inherit", "ipc"] }));
   await Promise.all(children.map((c) => new Promise((r) => c.once("message", r))));
   await begin(load, JSON.parse(readFileSync(new URL("./node_modules/graphile-worker/package.json", import.meta.url))).version, [process.pid, ...children.map((c) => c.pid)]);
   for (const c of children) c.send("go");
   while ((await pool.query("SELECT 1 FROM graphile_worker._private_jobs LIMIT 1")).rowCount) await sleep(5);
   await end();
+  // An exit would lose the messages, and the children hold the output open.
+  const gone = children.map((c) => new Promise((r) => c.once("exit", r)));
   for (const c of children) c.send("stop");
+  await Promise.all(gone);
   process.exit(0);
 }
