@@ -13,12 +13,12 @@ import (
 )
 
 // maxFlights is how many requests of one operation may be under way: a second one, so that a slow engine does not hold up what
-// arrives meanwhile. While one of many items is under way the rest gathers, no longer than flightPace: each request costs the
-// engine a commit.
+// arrives meanwhile. While one is under way the rest gathers, no longer than its pace: each request costs the engine a commit.
 const (
 	maxFlights = 2
 	manyItems  = 64
-	flightPace = 50 * time.Millisecond
+	manyPace   = 50 * time.Millisecond // of a request of so many items
+	fewPace    = 5 * time.Millisecond  // of any other
 )
 
 // batcher gathers the items of one operation into requests: a request takes what waits, and nothing waits for company.
@@ -33,7 +33,7 @@ type batcher[R any] struct {
 	mu      sync.Mutex
 	waiting []*entry[R]
 	flights int
-	full    time.Time // when a request of many items left that is still under way
+	second  time.Time // when another request may leave beside the one that is under way
 }
 
 type entry[R any] struct {
@@ -73,7 +73,7 @@ func (b *batcher[R]) do(ctx context.Context, item []byte) answer[R] {
 
 // launch begins a flight if there may be one more. The caller holds mu.
 func (b *batcher[R]) launch() {
-	if len(b.waiting) == 0 || b.flights == maxFlights || b.flights > 0 && time.Since(b.full) < flightPace {
+	if len(b.waiting) == 0 || b.flights == maxFlights || b.flights > 0 && time.Now().Before(b.second) {
 		return
 	}
 	if b.group.start(b.fly) {
@@ -111,17 +111,20 @@ func (b *batcher[R]) take() []*entry[R] {
 	rest := copy(b.waiting, b.waiting[n:])
 	clear(b.waiting[rest:])
 	b.waiting = b.waiting[:rest]
-	switch {
-	case len(batch) == 0:
+	if len(batch) == 0 {
 		b.flights--
-	case len(batch) >= manyItems:
-		b.full = time.Now()
-		time.AfterFunc(flightPace, func() {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.launch()
-		})
+		return nil
 	}
+	pace := fewPace
+	if len(batch) >= manyItems {
+		pace = manyPace
+	}
+	b.second = time.Now().Add(pace)
+	time.AfterFunc(pace, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.launch()
+	})
 	return batch
 }
 

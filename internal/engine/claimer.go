@@ -46,11 +46,10 @@ const (
 	// claimPoll is the longest a claimer sleeps: what no wake-up told it about,
 	// runs that another process made, is found after this.
 	claimPoll = 250 * time.Millisecond
-	// After a claim of many the next is not made before some slots are free again:
-	// each costs a commit.
-	manyClaimed = 64
-	claimGap    = 2 * time.Millisecond
-	heldPause   = 5 * time.Millisecond
+	// After a claim the next is not made at once: what comes due and which slots
+	// become free meanwhile gather, since each costs a commit.
+	claimGap  = 2 * time.Millisecond
+	heldPause = 5 * time.Millisecond
 )
 
 // Step claims what the workers have room for, lane after lane, and tells when
@@ -83,6 +82,9 @@ func (c *claimer) Step(ctx context.Context) (did bool, next time.Duration, err e
 		}
 		did = did || took
 		next = min(next, wait)
+	}
+	if len(errs) == 0 { // what became free meanwhile has woken the next step
+		c.starved.Store(c.short)
 	}
 	if worked && len(errs) > 0 && !errors.Is(ctx.Err(), context.Canceled) { // one lane's trouble must not slow down the others
 		c.log.ErrorContext(ctx, "runs of a lane cannot be claimed", "error", errors.Join(errs...))
@@ -141,7 +143,7 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 	}
 	c.metrics.claimed(lane, got, time.Since(began))
 	book.take(lane, len(got.Runs))
-	if len(got.Runs) >= manyClaimed {
+	if len(got.Runs) > 0 {
 		c.rest = time.Now().Add(claimGap)
 	}
 	if err := c.replace(ctx, got.Replaced); err != nil {

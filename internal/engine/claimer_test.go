@@ -119,6 +119,35 @@ func TestClaimsBetweenTwoCounts(t *testing.T) {
 	}
 }
 
+// A slot that becomes free wakes the claimer if runs wait for it, and else not.
+func TestFreeSlotWakesWhoWaitsForIt(t *testing.T) {
+	b := newBooks(t)
+	woken := func() bool {
+		select {
+		case <-b.e.wakeClaims:
+			return true
+		default:
+			return false
+		}
+	}
+	b.worker(4)
+	b.request("report", 2)
+	b.step(true)
+	woken() // by the worker and the runs
+	b.complete(b.execute(1))
+	if woken() {
+		t.Error("woken for a slot that no run waits for")
+	}
+	b.request("report", 10)
+	b.step(true)
+	b.step(true) // the first filled the slots, and did not see yet that they were too few
+	woken()
+	b.complete(b.execute(1))
+	if !woken() {
+		t.Error("not woken for a slot that runs wait for")
+	}
+}
+
 type failingOutbox struct{}
 
 func (failingOutbox) Enqueue(*pgx.Batch, time.Time, []eventstore.Message) (func(), error) {

@@ -21,6 +21,9 @@ type materializer struct {
 
 const (
 	materializeBatch = 500
+	// After a pass the instants of the next few milliseconds gather: each pass, and
+	// the claim, starts and outcomes that follow it, costs commits.
+	passGap = 4 * time.Millisecond
 	// materializePoll is the longest it sleeps: a job that was applied without a
 	// wake-up, or with one that was lost, is found after this.
 	materializePoll = time.Second
@@ -49,5 +52,8 @@ func (m *materializer) Step(ctx context.Context) (did bool, next time.Duration, 
 	if !got.Next.IsZero() {
 		next = min(next, got.Next.Sub(got.Now)-time.Since(began))
 	}
-	return got.Jobs > 0, max(next, time.Millisecond), nil
+	if got.Jobs > 0 {
+		return true, max(next, passGap), nil
+	}
+	return false, max(next, time.Millisecond), nil
 }
