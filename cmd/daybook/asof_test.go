@@ -25,6 +25,8 @@ func TestAsOf(t *testing.T) {
 	if row := c.run("queue", "list", "--as-of", at).exits(exitOK).row("default"); row[2] != "1" {
 		t.Errorf("row %q", row)
 	}
+	c.run("queue", "list", "--as-of", "2026-01-01T00:00:00Z").exits(exitOK, "nothing waited, and nothing ran")
+	c.run("queue", "list", "--as-of", at).exits(exitOK).lacks("WORKERS") // they are not on record
 	c.run("queue", "list", "--as-of", "sometime").exits(exitUsage, "--as-of")
 	c.run("job", "show", "report", "--as-of", "2020-01-01T00:00:00Z").exits(exitNotFound, `there was no job "report" at 2019-12-31 19:00:00 EST`)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,7 +54,12 @@ that waited for a place under a limit counts as due.`,
 				if lanes == nil {
 					lanes = []projections.QueueStats{}
 				}
-				return write(a, out, a.laneList(lanes))
+				l := a.laneList(lanes)
+				if !at.IsZero() { // workers are not on record
+					l.empty = "nothing waited, and nothing ran"
+					l.columns = slices.DeleteFunc(l.columns, func(c column[projections.QueueStats]) bool { return c.title == "WORKERS" || c.title == "SLOTS" })
+				}
+				return write(a, out, l)
 			})
 		},
 	}
