@@ -225,14 +225,15 @@ func (c *cluster) processes() []*proctest.Process {
 // backends are the server's processes that work for the engines.
 func (c *cluster) backends() (pids []int) {
 	c.t.Helper()
-	for _, pid := range family(c.pg.PID()) {
-		if p := programOf(pid); strings.HasPrefix(p, "postgres: ") && strings.Contains(p, "daybook_engine") {
-			pids = append(pids, pid)
+	// Whoever was parted from the database a moment ago has to come back first.
+	proctest.Await(c.t, "backends", c.processes(), func() (bool, string) {
+		for _, pid := range family(c.pg.PID()) {
+			if p := programOf(pid); strings.HasPrefix(p, "postgres: ") && strings.Contains(p, "daybook_engine") {
+				pids = append(pids, pid)
+			}
 		}
-	}
-	if len(pids) == 0 {
-		c.t.Fatal("no backends are found")
-	}
+		return len(pids) > 0, "none is found"
+	})
 	return pids
 }
 
