@@ -272,6 +272,8 @@ func (c *cluster) freezeAt(point crashpoint.Point, hit int) {
 	for deadline := time.Now().Add(20 * time.Second); !stopped(p.PID()); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			c.t.Logf("%s was not reached", point)
+			p.Kill() // else it would stop there later, with nobody to let it go on
+			c.startEngine(i)
 			return
 		}
 	}
