@@ -23,19 +23,22 @@ const (
 // its messages name, and when the stream was made. Each message is one request, of
 // which there are about as many as workers have slots. It is the stream's leader
 // that answers: another replica may not have what was acknowledged a moment ago.
-// What is published or acknowledged meanwhile may be among them or not.
+// What is acknowledged meanwhile may be among them or not; what is published
+// meanwhile is not read, since it may come faster than it is.
 func Dispatched(ctx context.Context, js jetstream.JetStream) (claims map[uuid.UUID]bool, made time.Time, err error) {
-	if made, err = DispatchCreated(ctx, js); err != nil {
-		return nil, time.Time{}, err
+	s, err := getStream(ctx, js, protocol.DispatchStream)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("stream %s: %w", protocol.DispatchStream, err)
 	}
+	made, last := s.CachedInfo().Created, s.CachedInfo().State.LastSeq
 	claims = map[uuid.UUID]bool{}
-	for next := uint64(1); ; {
+	for next := uint64(1); next <= last; {
 		m, err := ask(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return nextMessage(ctx, js.Conn(), next) })
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, time.Time{}, fmt.Errorf("read stream %s from message %d on: %w", protocol.DispatchStream, next, err)
-		case m == nil:
-			return claims, made, nil
+		}
+		if m == nil {
+			break
 		}
 		if hints, err := protocol.DecodeHints(m.Data); err == nil { // workers refuse what cannot be read
 			for _, h := range hints {
@@ -44,6 +47,7 @@ func Dispatched(ctx context.Context, js jetstream.JetStream) (claims map[uuid.UU
 		}
 		next = m.Sequence + 1
 	}
+	return claims, made, nil
 }
 
 // nextMessage is the first message that is there at or after the sequence; nil if

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/daybookhq/daybook/internal/natsjs"
@@ -55,6 +56,34 @@ func TestDispatchedClaims(t *testing.T) {
 	}
 	if _, _, err := natsjs.Dispatched(within(t), js); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("without a stream: %v", err)
+	}
+}
+
+// busy has a message published for each that is asked for.
+type busy struct {
+	jetstream.JetStream
+	publish func()
+}
+
+func (b busy) Conn() *nats.Conn {
+	b.publish()
+	return b.JetStream.Conn()
+}
+
+func TestDispatchedClaimsOfAStreamThatGrowsAsFastAsItIsRead(t *testing.T) {
+	_, js, _ := ensured(t)
+	first := uuid.New()
+	claim := first
+	publish := func() {
+		body := protocol.AppendHints(nil, []protocol.Hint{{RunID: uuid.New(), ClaimID: claim}})
+		if _, err := js.Publish(t.Context(), protocol.DispatchSubject(lane.Queue, lane.Kind), body); err != nil {
+			t.Error(err)
+		}
+		claim = uuid.New()
+	}
+	publish()
+	if claims, _, err := natsjs.Dispatched(within(t), busy{js, publish}); err != nil || !claims[first] {
+		t.Errorf("%d claims, %v, want at least the one that was there", len(claims), err)
 	}
 }
 
