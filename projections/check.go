@@ -3,9 +3,10 @@ package projections
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -59,9 +60,6 @@ func Check(ctx context.Context, store *eventstore.Store, name string, sample int
 	if sample > 0 {
 		run = func(ctx context.Context) error { return c.sample(ctx, sample) }
 	}
-	if err := c.noteRetired(ctx); err != nil {
-		return c.report, fmt.Errorf("check %s: %w", name, err)
-	}
 	if err := run(ctx); err != nil {
 		return c.report, fmt.Errorf("check %s: %w", name, err)
 	}
@@ -71,30 +69,30 @@ func Check(ctx context.Context, store *eventstore.Store, name string, sample int
 type checker struct {
 	store   *eventstore.Store
 	report  CheckReport
-	retired []eventstore.RetiredMonth // that the log has let go of
-	traffic *traffic                  // counted along the way
+	traffic *traffic // counted along the way
 }
 
-func (c *checker) noteRetired(ctx context.Context) (err error) {
-	all, err := c.store.RetiredMonths(ctx)
-	for _, m := range all {
-		if m.DroppedAt != nil {
-			c.retired = append(c.retired, m)
+// judgeStrays judges rows of runs that the log does not have. That is no wonder in
+// a month that was let go of: its rows go after its events. Which months those are
+// is asked afterwards, since one may go during a check.
+func (c *checker) judgeStrays(ctx context.Context, rows []uuid.UUID) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	months, err := c.store.RetiredMonths(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range rows {
+		at := domain.InstantOf(id)
+		retired := slices.ContainsFunc(months, func(m eventstore.RetiredMonth) bool {
+			return m.DroppedAt != nil && !at.Before(m.Month) && at.Before(m.Month.AddDate(0, 1, 0))
+		})
+		if !retired {
+			c.report.add(Drift{Table: "run_summaries", Key: id.String(), What: "the log has no such run"})
 		}
 	}
-	return err
-}
-
-// isRetired reports whether a run without a stream is no wonder: the rows of a
-// month go after its events.
-func (c *checker) isRetired(run uuid.UUID) bool {
-	at := domain.InstantOf(run)
-	for _, m := range c.retired {
-		if !at.Before(m.Month) && at.Before(m.Month.AddDate(0, 1, 0)) {
-			return true
-		}
-	}
-	return false
+	return nil
 }
 
 const checkedPage = 10_000
@@ -162,11 +160,23 @@ type logged struct {
 	applied bool
 }
 
+// oneSnapshot shows log, checkpoint and the tables as they belong together. They
+// are locked before the snapshot is taken: a rebuild may exchange them after it,
+// and what is in the new ones by then is behind what the old checkpoint says.
+func (c *checker) oneSnapshot(ctx context.Context, tables []string, f func(pgx.Tx) error) error {
+	return inTx(ctx, c.store.Pool(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "LOCK TABLE "+strings.Join(tables, ", ")+" IN ACCESS SHARE MODE"); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
 // chunk compares the streams after one, as many as the events of a page make up
-// whole. One snapshot shows log, rows and checkpoint as they belong together.
+// whole.
 func (c *checker) chunk(ctx context.Context, after uuid.UUID, limit int) (last uuid.UUID, done bool, err error) {
-	oneSnapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = inTx(ctx, c.store.Pool(), oneSnapshot, func(tx pgx.Tx) error {
+	var strays []uuid.UUID
+	err = c.oneSnapshot(ctx, []string{"run_summaries"}, func(tx pgx.Tx) error {
 		streams, end, whole, err := c.streams(ctx, tx, after, limit)
 		if err != nil {
 			return err
@@ -183,16 +193,18 @@ func (c *checker) chunk(ctx context.Context, after uuid.UUID, limit int) (last u
 		if err != nil {
 			return err
 		}
-		c.compare(streams, rows, parked)
+		strays = c.compare(streams, rows, parked)
 		return nil
 	})
+	if err == nil {
+		err = c.judgeStrays(ctx, strays)
+	}
 	return last, done, err
 }
 
 func (c *checker) streams(ctx context.Context, tx pgx.Tx, after uuid.UUID, limit int) (streams [][]logged, last uuid.UUID, done bool, err error) {
-	var at checkpoint
-	err = tx.QueryRow(ctx, "SELECT cursor FROM checkpoints WHERE name = $1", c.report.Projection).Scan(&at)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	at, err := c.place(ctx, tx)
+	if err != nil {
 		return nil, last, false, err
 	}
 	prev, next := at.Prev, (*string)(nil)

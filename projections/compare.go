@@ -2,13 +2,16 @@ package projections
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 )
 
-func (c *checker) compare(streams [][]logged, rows []RunSummary, parked []uuid.UUID) {
+// compare returns the rows that have no stream.
+func (c *checker) compare(streams [][]logged, rows []RunSummary, parked []uuid.UUID) (strays []uuid.UUID) {
 	table := make(map[uuid.UUID]RunSummary, len(rows))
 	for _, row := range rows {
 		table[row.RunID] = row
@@ -29,12 +32,7 @@ func (c *checker) compare(streams [][]logged, rows []RunSummary, parked []uuid.U
 			c.report.add(d)
 		}
 	}
-	for id := range table {
-		if c.isRetired(id) {
-			continue
-		}
-		c.report.add(Drift{Table: "run_summaries", Key: id.String(), What: "the log has no such run"})
-	}
+	return slices.SortedFunc(maps.Keys(table), compareIDs)
 }
 
 // compareRun folds as many events as the row claims to have, which must be those

@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -152,6 +153,98 @@ func TestCheckFindsWrongSums(t *testing.T) {
 		}
 		w.checked(t)
 	}
+}
+
+// behindLocks runs f while a transaction has the tables for itself, and commits
+// that transaction once f waits for one of them.
+func (w *world) behindLocks(t *testing.T, f func() error, tables string, sql ...string) {
+	t.Helper()
+	tx, err := w.admin.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE "+tables+" IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	await(t, "somebody to wait for "+tables, func() bool {
+		return w.count(t, "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.datname = current_database() AND NOT l.granted") > 0
+	})
+	for _, s := range sql {
+		if _, err := tx.Exec(t.Context(), s); err != nil {
+			t.Fatal(s, err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What the follower writes, a rebuild puts in place and retention lets go of
+// while a check is at it is no drift.
+func TestCheckAllowsForWhatHappensMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, spec("report"))
+	w.finish(t, "report", 3)
+	old := time.Now().UTC().Truncate(time.Hour).Add(-20 * time.Hour)
+	w.life(t, "report", old, time.Millisecond, time.Second)
+	w.follow(t)
+	c := &checker{store: w.Store, report: CheckReport{Projection: RunSummariesName}}
+	sound := func(what string) {
+		t.Helper()
+		if c.report.Drifted > 0 {
+			t.Errorf("%s: %+v", what, c.report.Drift)
+		}
+		c.report = CheckReport{Projection: RunSummariesName}
+	}
+	begin := func() checkpoint {
+		t.Helper()
+		c.traffic = newTraffic()
+		began, err := c.beginTraffic(t.Context())
+		if err == nil {
+			_, _, err = c.chunk(t.Context(), uuid.Nil, checkedPage)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return began
+	}
+	compare := func(began checkpoint) func() error {
+		return func() error { return c.compareTraffic(t.Context(), began) }
+	}
+
+	w.behindLocks(t, compare(begin()), "lane_minutes", "UPDATE lane_minutes SET started = started + 1 WHERE minute > now() - interval '1 hour'",
+		"UPDATE checkpoints SET cursor = jsonb_set(cursor, '{applied}', '1000000')")
+	sound("the follower goes on")
+	w.exec(t, "UPDATE lane_minutes SET started = started - 1 WHERE minute > now() - interval '1 hour'")
+
+	w.exec(t, "CREATE TABLE behind (LIKE run_summaries INCLUDING ALL)")
+	w.exec(t, "GRANT SELECT ON behind TO daybook_engine")
+	w.behindLocks(t, func() error { begin(); return nil }, "run_summaries", "INSERT INTO behind SELECT * FROM run_summaries",
+		"ALTER TABLE run_summaries RENAME TO before", "ALTER TABLE behind RENAME TO run_summaries")
+	sound("a rebuild exchanges the tables")
+
+	began := begin()
+	w.exec(t, `INSERT INTO retired_months (month, sha256, file, directory, host, runs, events, bytes, newest_at, position, era, xid, seen_era, snapshot, exported_by, dropped_at)
+		VALUES ('2000-01-01', 'x', 'f', 'd', 'h', 1, 1, 1, $1, 0, 1, '1', 1, pg_current_snapshot(), 'test', now())`, old.Add(time.Hour))
+	w.follow(t)
+	if n := w.count(t, "SELECT count(*) FROM lane_minutes WHERE minute <= $1", old); n > 0 {
+		t.Fatal("old minutes are still there")
+	}
+	if err := compare(began)(); err != nil {
+		t.Fatal(err)
+	}
+	sound("a month is let go of")
+
+	w.exec(t, "DELETE FROM events WHERE category = 'run' AND stream_id = $1", domain.SlotID(domain.JobID("report"), old))
+	w.exec(t, "UPDATE retired_months SET month = $1", time.Date(old.Year(), old.Month(), 1, 0, 0, 0, 0, time.UTC))
+	begin()
+	sound("rows of a month that is let go of")
 }
 
 // What is older than it is kept is neither counted nor left; what the log let go
