@@ -67,25 +67,9 @@ type Progress func(events int)
 // they are afterwards, since the broker has no snapshots.
 func (a *Auditor) Verify(ctx context.Context, progress Progress) (Report, error) {
 	r := Report{Violations: []Violation{}}
-	conn, err := a.store.Pool().Acquire(ctx)
-	if err != nil {
-		return r, fmt.Errorf("connect to database: %w", err)
-	}
-	defer conn.Release()
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	err := a.verifyLog(ctx, &r, progress)
 	if err != nil {
 		return r, err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	// The snapshot is kept open between statements, longer than a writer may.
-	if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"); err != nil {
-		return r, err
-	}
-	v := &verifier{tx: tx, report: &r, open: map[uuid.UUID]domain.Run{}, known: map[uuid.UUID]domain.Job{}, progress: progress}
-	for _, step := range []func(context.Context) error{v.runs, v.jobs, v.jobRows, v.liveRows, v.slots, v.keys, v.places} {
-		if err := step(ctx); err != nil {
-			return r, err
-		}
 	}
 	if r.Projection, err = projections.Check(ctx, a.store, projections.RunSummariesName, 0); err != nil {
 		return r, err
@@ -93,7 +77,34 @@ func (a *Auditor) Verify(ctx context.Context, progress Progress) (Report, error)
 	for _, d := range r.Projection.Drift {
 		r.add(RuleProjection, uuid.Nil, "%s %s: %s", d.Table, d.Key, d.What)
 	}
-	return r, a.verifyDispatches(ctx, &r)
+	err = a.verifyDispatches(ctx, &r)
+	return r, err
+}
+
+// verifyLog gives its snapshot back as soon as it can: what is deleted meanwhile
+// lies in the way of claims.
+func (a *Auditor) verifyLog(ctx context.Context, r *Report, progress Progress) error {
+	conn, err := a.store.Pool().Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to database: %w", err)
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	// The snapshot is kept open between statements, longer than a writer may.
+	if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"); err != nil {
+		return err
+	}
+	v := &verifier{tx: tx, report: r, open: map[uuid.UUID]domain.Run{}, known: map[uuid.UUID]domain.Job{}, progress: progress}
+	for _, step := range []func(context.Context) error{v.runs, v.jobs, v.jobRows, v.liveRows, v.slots, v.keys, v.places} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type verifier struct {
