@@ -82,7 +82,7 @@ func (a *app) statsCommand(f *projections.StatsFilter) *cobra.Command {
 		})
 	}}
 	outputFlag(cmd, &out, asTable)
-	cmd.Flags().StringVar(&since, "since", "1h", "from then on: an instant, a local time, or 24h ago")
+	cmd.Flags().StringVar(&since, "since", "", "from then on: an instant, a local time, or 24h ago; by default an hour before --until")
 	cmd.Flags().StringVar(&until, "until", "", "before then; by default up to now")
 	cmd.Flags().DurationVar(&f.Step, "step", time.Minute, "length of a step, in whole minutes")
 	return cmd

@@ -23,6 +23,7 @@ func TestStats(t *testing.T) {
 		}
 	}
 	c.run("queue", "stats", "--queue", "none").exits(exitOK, "nothing happened")
+	c.run("queue", "stats", "--until", "24h").exits(exitOK, "nothing happened")
 	c.run("queue", "stats", "--step", "90s").exits(exitUsage, "step", "whole minutes")
 	c.run("queue", "stats", "--since", "14d").exits(exitUsage, "step", "choose longer ones")
 	c.run("job", "stats", "helo").exits(exitNotFound, "hello")
