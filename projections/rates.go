@@ -123,12 +123,10 @@ func (r *Reader) window(ctx context.Context, f StatsFilter, b buckets, step time
 	if !from.Before(to) {
 		return from, to, &FilterError{"to", fmt.Sprintf("%s is not after from, %s", to.UTC().Format(time.RFC3339Nano), from.UTC().Format(time.RFC3339Nano))}
 	}
-	first := kept.since(b)
-	if from.Before(first) {
-		from = first.Add(b.width - 1) // the bucket that it cuts is not whole
-	}
-	from = from.UTC().Truncate(b.width)
-	to = to.UTC().Add(b.width - 1).Truncate(b.width)
+	wider := func(t time.Time) time.Time { return t.UTC().Add(b.width - 1).Truncate(b.width) }
+	// The bucket that what is kept begins in is not whole.
+	from = maxTime(from.UTC().Truncate(b.width), wider(kept.since(b)))
+	to = wider(to)
 	if rest := to.Sub(from) % step; rest > 0 {
 		to = to.Add(step - rest)
 	}

@@ -77,6 +77,21 @@ func TestQuestionsForRatesThatMakeNoSense(t *testing.T) {
 	}
 }
 
+// A bucket that what is kept begins in is not whole, wherever in it the question
+// begins.
+func TestStatisticsBeginWithAWholeBucket(t *testing.T) {
+	w := newWorld(t)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	w.exec(t, `INSERT INTO retired_months (month, sha256, file, directory, host, runs, events, bytes, newest_at, position, era, xid, seen_era, snapshot, exported_by, dropped_at)
+		VALUES ('2000-01-01', 'x', 'f', 'd', 'h', 1, 1, 1, $1, 0, 1, '1', 1, pg_current_snapshot(), 'test', now())`, today.Add(-12*time.Hour))
+	for _, from := range []time.Duration{-48 * time.Hour, -13 * time.Hour, -12 * time.Hour, -6 * time.Hour} {
+		d, err := NewReader(w.Store).Durations(t.Context(), StatsFilter{Job: "report", From: today.Add(from), To: today.Add(24 * time.Hour)})
+		if err != nil || !d.From.Equal(today) {
+			t.Errorf("asked from %s on: the day of %s, %v, want that of %s", today.Add(from), d.From, err, today)
+		}
+	}
+}
+
 func TestDepthsNameTheOldestAndLanesWithoutWorkers(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, spec("report"))
