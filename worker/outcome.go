@@ -22,28 +22,32 @@ type outcome struct {
 func execute(ctx context.Context, h handlerFunc, claim protocol.Claim, run *RawRun, done func(outcome)) {
 	var result any
 	err := error(&panicError{kind: "exited", message: "the handler ended its goroutine"})
+	began := time.Now()
 	defer func() {
+		ran := time.Since(began)
 		if p := recover(); p != nil {
 			err = &panicError{"panic", fmt.Sprintf("panic: %v", p), string(debug.Stack())}
 		}
-		done(decide(context.Cause(ctx), claim, run, result, err))
+		done(decide(context.Cause(ctx), claim, run, result, err, ran))
 	}()
 	result, err = h(ctx, run)
 }
 
-// decide maps a handler's return to an outcome. cause is why the handler's context had ended, if it had.
-func decide(cause error, claim protocol.Claim, run *RawRun, result any, err error) outcome {
+// decide maps a handler's return to an outcome. cause is why the handler's context had ended, if it had; ran is how long
+// the handler took, which goes up to whole milliseconds: nothing shorter matters to an engine.
+func decide(cause error, claim protocol.Claim, run *RawRun, result any, err error, ran time.Duration) outcome {
+	took := protocol.Duration((ran + time.Millisecond).Truncate(time.Millisecond))
 	var (
 		fatal *fatalError
 		later *laterError
 		retry *retryError
 	)
-	item := protocol.FailItem{RunID: claim.RunID, ClaimID: claim.ClaimID, Retryable: true, Output: run.output}
+	item := protocol.FailItem{RunID: claim.RunID, ClaimID: claim.ClaimID, Retryable: true, Output: run.output, Ran: took}
 	switch {
 	case err == nil:
 		data, encErr := encodeResult(result)
 		if encErr == nil {
-			return outcome{protocol.OpComplete, protocol.CompleteItem{RunID: claim.RunID, ClaimID: claim.ClaimID, Result: data, Output: run.output}}
+			return outcome{protocol.OpComplete, protocol.CompleteItem{RunID: claim.RunID, ClaimID: claim.ClaimID, Result: data, Output: run.output, Ran: took}}
 		}
 		item.Error, item.Retryable = wireError(&typedError{"bad_result", encErr}), false
 	case errors.Is(cause, ErrCancelled):

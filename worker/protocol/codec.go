@@ -101,6 +101,9 @@ func (i CompleteItem) appendJSON(dst []byte) ([]byte, bool) {
 	}
 	dst = appendClaim(dst, i.RunID, i.ClaimID)
 	dst, ok := appendRaw(dst, `,"result":`, i.Result)
+	if i.Ran != 0 {
+		dst = append(append(append(dst, `,"ran":"`...), i.Ran.String()...), '"')
+	}
 	return append(dst, '}'), ok
 }
 
@@ -269,6 +272,8 @@ func (i *CompleteItem) setField(key []byte, v value) (ok bool) {
 		i.ClaimID, ok = v.id()
 	case "result":
 		i.Result, ok = v.json()
+	case "ran":
+		i.Ran, ok = v.duration()
 	}
 	return ok
 }

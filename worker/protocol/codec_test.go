@@ -24,7 +24,7 @@ func hot() []any {
 		StartRequest{WorkerID: "wörker", Items: []StartItem{{run, claim, run}}},
 		StartRequest{WorkerID: "none", Items: []StartItem{}},
 		StartRequest{WorkerID: "nil"},
-		CompleteRequest{Items: []CompleteItem{{RunID: run, ClaimID: claim}, {RunID: run, ClaimID: claim, Result: json.RawMessage(`{"a":[1,2]}`)}}},
+		CompleteRequest{Items: []CompleteItem{{RunID: run, ClaimID: claim}, {RunID: run, ClaimID: claim, Result: json.RawMessage(`{"a":[1,2]}`), Ran: Duration(time.Millisecond)}}},
 		CompleteRequest{Items: []CompleteItem{{RunID: run, ClaimID: claim, Output: &Output{Head: "x"}}}},
 		Reply[StartResult]{Results: []StartResult{started, started}},
 		Reply[StartResult]{Results: []StartResult{odd, started}},

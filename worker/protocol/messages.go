@@ -116,6 +116,7 @@ type CompleteItem struct {
 	ClaimID uuid.UUID       `json:"claim_id"`
 	Result  json.RawMessage `json:"result,omitempty"`
 	Output  *Output         `json:"output,omitempty"`
+	Ran     Duration        `json:"ran,omitzero"` // how long the handler took; absent: not measured
 }
 
 // FailRequest records failed attempts.
@@ -131,6 +132,7 @@ type FailItem struct {
 	Retryable  bool      `json:"retryable"`
 	RetryAfter Duration  `json:"retry_after,omitzero"`
 	Output     *Output   `json:"output,omitempty"`
+	Ran        Duration  `json:"ran,omitzero"` // as in CompleteItem
 }
 
 // RunError is why an attempt failed.

@@ -47,7 +47,7 @@ func TestWireForm(t *testing.T) {
 		},
 		{HeartbeatItem{run, claim, &half, "half way"}, `{"run_id":"` + run.String() + `","claim_id":"` + claim.String() + `","progress":0.5,"message":"half way"}`},
 		{HeartbeatResult{LeaseRemaining: Duration(time.Minute)}, `{"lease_remaining":"1m0s","cancel":false}`},
-		{CompleteItem{run, claim, json.RawMessage(`[1]`), &Output{Head: "a"}}, `{"run_id":"` + run.String() + `","claim_id":"` + claim.String() + `","result":[1],"output":{"head":"a"}}`},
+		{CompleteItem{run, claim, json.RawMessage(`[1]`), &Output{Head: "a"}, Duration(time.Second)}, `{"run_id":"` + run.String() + `","claim_id":"` + claim.String() + `","result":[1],"output":{"head":"a"},"ran":"1s"}`},
 		{
 			FailItem{RunID: run, ClaimID: claim, Error: RunError{Type: "t", Message: "m"}, Retryable: true, RetryAfter: Duration(time.Second)},
 			`{"run_id":"` + run.String() + `","claim_id":"` + claim.String() + `","error":{"type":"t","message":"m"},"retryable":true,"retry_after":"1s"}`,
