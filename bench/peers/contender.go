@@ -46,7 +46,7 @@ func contenders() []contender {
 	return []contender{
 		{
 			name:     "daybook",
-			settings: "2,000 slots, feed and projections off",
+			settings: "4,000 slots, feed and projections off",
 			source:   "daybook bench drain --variants plain",
 			keeps:    "four events a run, each start fenced; a broker and a worker process in the path",
 			run: func(ctx context.Context, b board, jobs int) (outcome, error) {

@@ -121,7 +121,7 @@ func newBenchScale(a *app) *cobra.Command {
 their history, runs that wait for tomorrow, and a transaction that stays open and keeps
 the database from forgetting. 10,000,000 finished runs take 20 GB and some minutes to make.`,
 		Example: `  daybook bench scale
-  daybook bench scale --finished 1000000,10000000 --rounds 3`,
+  daybook bench scale --finished 1000000,10000000 --open-for 5m`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Runs < 1 || o.Rounds < 1 || slots < 1 {
@@ -140,6 +140,7 @@ the database from forgetting. 10,000,000 finished runs take 20 GB and some minut
 	f.IntSliceVar(&o.Finished, "finished", []int{1_000_000}, "finished runs beside")
 	f.IntSliceVar(&o.Future, "future", []int{10_000, 1_000_000}, "future runs beside")
 	f.BoolVar(&o.Open, "open", true, "with an open transaction, too")
+	f.DurationVar(&o.OpenFor, "open-for", 0, "claim runs for so long beside the open transaction before measuring")
 	f.IntVar(&slots, "slots", bench.DrainSlots, "slots of the worker")
 	return cmd
 }

@@ -177,9 +177,9 @@ func (r *rig) follow(ctx context.Context, n int, began time.Time) (p Progress, e
 	return p, nil
 }
 
-// DrainSlots is how many runs the worker of a drain takes at a time: as many as
-// the programs it is compared with.
-const DrainSlots = 2000
+// DrainSlots is how many runs the worker of a drain takes at a time: two full
+// transactions, so that one gathers while the other is under way.
+const DrainSlots = 4000
 
 // IsVariant reports whether there is a variant of the name.
 func IsVariant(name string) bool {

@@ -15,9 +15,10 @@ import (
 type ScaleOptions struct {
 	Options
 	Runs     int
-	Finished []int // runs that ended before, with their whole history
-	Future   []int // runs that wait for a later time
-	Open     bool  // with a transaction that stays open, too
+	Finished []int         // runs that ended before, with their whole history
+	Future   []int         // runs that wait for a later time
+	Open     bool          // with a transaction that stays open, too
+	OpenFor  time.Duration // how long it has been, and runs were claimed meanwhile, when the measurement begins
 	Rounds   int
 	Version  string
 }
@@ -50,7 +51,7 @@ func Scale(ctx context.Context, o ScaleOptions) (rep Report, err error) {
 	for range o.Rounds {
 		for i, c := range conditions {
 			o.Say("%s", c.name)
-			claim, drain, err := l.scale(ctx, c, o.Runs)
+			claim, drain, err := l.scale(ctx, c, o)
 			if err != nil {
 				return rep, fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -67,7 +68,8 @@ func Scale(ctx context.Context, o ScaleOptions) (rep Report, err error) {
 	return rep, nil
 }
 
-func (l *lab) scale(ctx context.Context, c condition, n int) (claim, drain Result, err error) {
+func (l *lab) scale(ctx context.Context, c condition, o ScaleOptions) (claim, drain Result, err error) {
+	n, lane := o.Runs, eventstore.NewLane(queue, kind)
 	r, err := l.newStore(ctx, variant{name: "drain, " + c.name})
 	if err != nil {
 		return claim, drain, err
@@ -87,8 +89,15 @@ func (l *lab) scale(ctx context.Context, c condition, n int) (claim, drain Resul
 				return claim, drain, err
 			}
 		}
+		began := time.Now()
+		for held := time.Duration(0); held < o.OpenFor; held = time.Since(began) {
+			r.o.Say("%s: open for %v of %v", r.name, held.Round(time.Second), o.OpenFor)
+			if _, err := r.claimAlone(ctx, lane, n); err != nil {
+				return claim, drain, err
+			}
+		}
 	}
-	if claim, err = r.claimAlone(ctx, n); err != nil {
+	if claim, err = r.claimAlone(ctx, lane, n); err != nil {
 		return claim, drain, err
 	}
 	claim.Name = "claims, " + c.name
@@ -110,7 +119,7 @@ func (l *lab) scale(ctx context.Context, c condition, n int) (claim, drain Resul
 
 // claimAlone claims runs in batches, without anybody to execute them, and takes
 // them away again.
-func (r *rig) claimAlone(ctx context.Context, n int) (res Result, err error) {
+func (r *rig) claimAlone(ctx context.Context, lane *eventstore.Lane, n int) (res Result, err error) {
 	const batch = 500
 	if _, err := r.preload(ctx, n, time.Time{}); err != nil {
 		return res, err
@@ -118,7 +127,7 @@ func (r *rig) claimAlone(ctx context.Context, n int) (res Result, err error) {
 	if err := r.settle(ctx); err != nil {
 		return res, err
 	}
-	lane, out := eventstore.NewLane(queue, kind), outbox.NewWriter("bench")
+	out := outbox.NewWriter("bench")
 	began, spent, claimed := time.Now(), ServerTime(r.postmaster), 0
 	for empty := 0; claimed < n && empty < 3; {
 		got, err := r.store.Claim(ctx, eventstore.ClaimRequest{Lane: lane, Limit: batch, Lease: time.Minute}, out)
