@@ -160,9 +160,10 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	lane := q.Lane
 	levels, lows := lane.order(ctx, s)
 	var taken []domain.Run
+	var read runReader
 	until := time.Duration(-1)
 	first := []query{{takeDue, []any{lane.Queue, lane.Kind, levels, lows, q.Limit}, func(rows pgx.Rows) error {
-		r, err := scanDue(rows)
+		r, err := read.due(rows)
 		taken = append(taken, r)
 		return err
 	}}}

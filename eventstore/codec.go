@@ -163,7 +163,8 @@ func putJSONB(buf []byte, v []byte) ([]byte, bool) {
 }
 
 // A timestamp's binary form counts microseconds from 2000 on.
+const year2000 = 946_684_800_000_000
+
 func putTime(buf []byte, v time.Time) ([]byte, bool) {
-	const year2000 = 946_684_800_000_000
 	return binary.BigEndian.AppendUint64(buf, uint64(v.UnixMicro()-year2000)), false
 }

@@ -93,11 +93,13 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 		ids[i] = c.RunID
 	}
 	ids = distinct(ids)
-	found := make(map[uuid.UUID]*located, len(ids))
+	found, rows := make(map[uuid.UUID]*located, len(ids)), make([]located, 0, len(ids))
 	var keys []string
-	lock := []query{{lockHeldKeys, []any{ids}, appendText(&keys)}, {s.sql.lockClaims, []any{ids}, func(rows pgx.Rows) error {
-		r, err := scanClaim(rows)
-		found[r.ID] = &located{Run: r, before: was(r), at: inClaims}
+	var read runReader
+	lock := []query{{lockHeldKeys, []any{ids}, appendText(&keys)}, {s.sql.lockClaims, []any{ids}, func(row pgx.Rows) error {
+		r, err := read.claim(row)
+		rows = append(rows, located{Run: r, before: was(r), at: inClaims})
+		found[r.ID] = &rows[len(rows)-1]
 		return err
 	}}}
 	if startsOnly(commands) { // no start gives a place back
@@ -192,8 +194,9 @@ func (s *Store) locateRest(ctx context.Context, tx *txn, commands []Command, fou
 			sql string
 			at  table
 		}{{lockDue, inDue}, {lockWaiting, inWaiting}} {
+			var read runReader
 			err := tx.query(ctx, in.sql, []any{due}, func(rows pgx.Rows) error {
-				r, err := scanDue(rows)
+				r, err := read.due(rows)
 				found[r.ID] = &located{Run: r, before: was(r), at: in.at}
 				return err
 			})

@@ -75,10 +75,11 @@ func (s *Store) expire(ctx context.Context, limit int) (out []Expired, looked uu
 	var commands []Command
 	var keys []string
 	var changed *time.Time
+	var read runReader
 	tx, err := beginWith(ctx, s.ops, query{lockExpiredKeys, nil, appendText(&keys)}, query{streamChanged, nil, func(rows pgx.Rows) error {
 		return rows.Scan(&changed)
 	}}, query{s.sql.lockExpired, []any{limit}, func(rows pgx.Rows) error {
-		r, err := scanClaim(rows)
+		r, err := read.claim(rows)
 		found[r.ID] = &located{Run: r, before: was(r), at: inClaims}
 		excused := changed != nil && !r.ChangedAt.After(*changed)
 		commands = append(commands, Command{RunID: r.ID, Do: domain.ExpireRun{Excused: excused}})

@@ -231,8 +231,9 @@ func (s *Store) cancelPending(ctx context.Context, tx *txn, w *jobWrites, j doma
 const reasonArchived = "job archived"
 
 func (s *Store) cancelRows(ctx context.Context, tx *txn, w *jobWrites, sql string, drop *[]uuid.UUID, seen map[uuid.UUID]bool, j domain.Job, m Meta) error {
+	var read runReader
 	return tx.query(ctx, sql, []any{j.ID}, func(rows pgx.Rows) error {
-		r, err := scanDue(rows)
+		r, err := read.due(rows)
 		if err != nil || seen[r.ID] {
 			return err
 		}

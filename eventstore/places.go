@@ -214,8 +214,9 @@ const takeWaiters = `DELETE FROM waiting_runs WHERE limit_key = $1 RETURNING ` +
 
 func (p *placement) skipOusted(ctx context.Context, tx *txn) error {
 	for _, o := range p.oust {
+		var read runReader
 		err := tx.query(ctx, takeWaiters, []any{o.key}, func(rows pgx.Rows) error {
-			r, err := scanDue(rows)
+			r, err := read.due(rows)
 			p.skipped = append(p.skipped, r)
 			p.reasons = append(p.reasons, domain.RunSkipped{Reason: domain.SkippedReplace, BlockedBy: &o.by})
 			return err

@@ -235,53 +235,6 @@ func (l *liveRows) queueClaims(b *pgx.Batch) {
 	}
 }
 
-const runColumns = `run_id, job_id, job_version, origin, queue, kind, priority, scheduled_at, ready_at,
-	version, attempt, dispatches, claims, changed_at, args`
-
-const dueColumns = runColumns + `, catch_up, waiting_since`
-
-const claimColumns = runColumns + `, claim_id, lease_until, start_token, worker, started_at, deadline, cancel, cancel_reason`
-
-// scanDue reads a row of due_runs.
-func scanDue(rows pgx.Rows) (domain.Run, error) {
-	r := domain.Run{State: domain.Pending}
-	var since *time.Time
-	err := rows.Scan(append(runTargets(&r), &r.CatchUp, &since)...)
-	r.WaitingSince = deref(since).UTC()
-	if since == nil {
-		r.WaitingSince = time.Time{}
-	}
-	return inUTC(r), err
-}
-
-// scanClaim reads a row of claims.
-func scanClaim(rows pgx.Rows) (domain.Run, error) {
-	r := domain.Run{State: domain.Claimed}
-	var token *uuid.UUID
-	var worker *string
-	var started *time.Time
-	err := rows.Scan(append(runTargets(&r), &r.ClaimID, &r.LeaseUntil, &token, &worker, &started, &r.Deadline, &r.CancelRequested, &r.CancelReason)...)
-	if token != nil {
-		r.State, r.Token, r.Worker, r.StartedAt = domain.Running, *token, deref(worker), deref(started).UTC()
-	}
-	r.LeaseUntil = r.LeaseUntil.UTC()
-	return inUTC(r), err
-}
-
-func runTargets(r *domain.Run) []any {
-	return []any{&r.ID, &r.JobID, &r.JobVersion, &r.Origin, &r.Queue, &r.Kind, &r.Priority, &r.ScheduledAt, &r.ReadyAt,
-		&r.Version, &r.Attempt, &r.Dispatches, &r.Claims, &r.ChangedAt, (*[]byte)(&r.Args)}
-}
-
-func inUTC(r domain.Run) domain.Run {
-	r.ScheduledAt, r.ReadyAt, r.ChangedAt = r.ScheduledAt.UTC(), r.ReadyAt.UTC(), r.ChangedAt.UTC()
-	if r.Deadline != nil {
-		d := r.Deadline.UTC()
-		r.Deadline = &d
-	}
-	return r
-}
-
 func deref[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

@@ -31,10 +31,10 @@ type slots struct {
 	// Goroutines whose task is done wait here for another: their stacks have
 	// grown to what handlers need, and growing one takes longer than a short run.
 	idle  int
-	ready chan *task
+	ready chan *task // holds one for each that may be idle
 }
 
-const maxIdle = 512 // goroutines that wait for tasks
+const maxIdle = 8192 // goroutines that wait for tasks, of some 8 kB each
 
 type waiter struct {
 	want int
@@ -43,7 +43,7 @@ type waiter struct {
 }
 
 func newSlots(total int, run func(*task)) *slots {
-	return &slots{total: total, run: run, ready: make(chan *task, maxIdle)}
+	return &slots{total: total, run: run, ready: make(chan *task, min(total, maxIdle))}
 }
 
 // join and leave count the lanes that share the slots.
@@ -168,7 +168,7 @@ func (s *slots) work(t *task) {
 	for ok := true; ok; {
 		s.run(t)
 		s.mu.Lock()
-		if s.closed || s.idle == maxIdle {
+		if s.closed || s.idle == cap(s.ready) {
 			s.mu.Unlock()
 			return
 		}

@@ -27,12 +27,13 @@ type claimer struct {
 	recount *atomic.Bool // a worker said something new
 	starved *atomic.Bool // a slot that becomes free is news: the last step had too few, or is under way
 
-	book    *ledger   // nil: count first
-	asked   time.Time // when it was made, by this process's clock
-	counted time.Time // and by the database's
-	fresh   bool      // it was made in this step
-	rest    time.Time // until then slots may gather
-	short   bool      // some lane had no slots in this step
+	book    *ledger       // nil: count first
+	asked   time.Time     // when it was made, by this process's clock
+	counted time.Time     // and by the database's
+	every   time.Duration // how long to go on with it
+	fresh   bool          // it was made in this step
+	rest    time.Time     // until then slots may gather
+	short   bool          // some lane had no slots in this step
 
 	turn    int // rotates which lane goes first
 	log     *slog.Logger
@@ -95,7 +96,7 @@ func (c *claimer) Step(ctx context.Context) (did bool, next time.Duration, err e
 
 // ledger is the present credit.
 func (c *claimer) ledger(ctx context.Context) (*ledger, error) {
-	if c.book != nil && !c.recount.Swap(false) && time.Since(c.asked) < countEvery {
+	if c.book != nil && !c.recount.Swap(false) && time.Since(c.asked) < c.every {
 		for _, e := range c.closed.take(c.counted) {
 			c.book.end(e.lane, e.n)
 		}
@@ -108,6 +109,10 @@ func (c *claimer) ledger(ctx context.Context) (*ledger, error) {
 		return nil, err
 	}
 	c.book, c.asked, c.counted, c.fresh = newLedger(got.Workers, got.Loads), asked, got.At, true
+	c.every = countEvery
+	if c.engines() == 1 { // every claim is closed here, and told
+		c.every = min(max(countEvery, countRest*time.Since(asked)), maxCountEvery)
+	}
 	return c.book, nil
 }
 
@@ -116,7 +121,7 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 	if n == 0 {
 		c.short = true
 		if !c.fresh { // what ended while it was counted is not in it
-			return false, max(countEvery-time.Since(c.asked), time.Millisecond), nil
+			return false, max(c.every-time.Since(c.asked), time.Millisecond), nil
 		}
 		return false, claimPoll, nil // a finished run wakes the claimer
 	}

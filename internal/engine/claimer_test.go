@@ -47,7 +47,7 @@ func (b *books) step(count bool) int {
 	b.t.Helper()
 	b.c.asked = time.Now().Add(time.Hour)
 	if count {
-		b.c.asked = time.Now().Add(-countEvery)
+		b.c.asked = time.Now().Add(-maxCountEvery)
 	}
 	if _, _, err := b.c.Step(b.t.Context()); err != nil {
 		b.t.Fatal(err)

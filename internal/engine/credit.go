@@ -118,7 +118,13 @@ func divideUp(a, b int) int { return (a + b - 1) / b }
 // Counting the claims is much of what a small claim costs. Between two counts the
 // claimer goes on with the last one, less what it claimed since, plus what was
 // closed since: claims that others made meanwhile are within their own shares.
-const countEvery = 100 * time.Millisecond
+// An engine that is alone sees all that is closed, and counts less often where
+// counting takes long.
+const (
+	countEvery    = 100 * time.Millisecond
+	maxCountEvery = time.Second
+	countRest     = 50 // times what the last count took
+)
 
 // tally gathers the claims that were closed here, for the ledger.
 type tally struct {
