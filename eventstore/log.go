@@ -35,6 +35,31 @@ func (r Recorded) Event() (domain.Event, error) {
 
 const recordedColumns = `e.category, e.stream_id, e.version, e.position, e.era, e.type, e.schema_version, e.at, e.actor, e.correlation, e.causation, e.data`
 
+// recordedReader reads the events of one query. A type or an actor that is the one
+// of the row before is not made again.
+type recordedReader struct {
+	rawRow
+	category, typ, actor string
+}
+
+// read reads a row of recordedColumns.
+func (r *recordedReader) read(rows pgx.Rows) (Recorded, error) {
+	if r.begin(rows) {
+		if e := r.event(); !r.odd {
+			return e, nil
+		}
+	}
+	return scanRecorded(rows)
+}
+
+func (r *recordedReader) event() Recorded {
+	return Recorded{
+		Category: domain.Category(r.text(&r.category)), StreamID: r.id(), Version: r.int32(), Position: r.int64(), Era: r.int16(),
+		Type: r.text(&r.typ), SchemaVersion: r.int16(), At: r.time(), Actor: r.text(&r.actor), Correlation: r.maybeID(), Causation: r.maybeID(), Data: r.bytes(),
+	}
+}
+
+// scanRecorded reads a row of recordedColumns in any form.
 func scanRecorded(rows pgx.Rows) (Recorded, error) {
 	var r Recorded
 	err := rows.Scan(&r.Category, &r.StreamID, &r.Version, &r.Position, &r.Era, &r.Type, &r.SchemaVersion, &r.At, &r.Actor, &r.Correlation, &r.Causation, &r.Data)
@@ -110,8 +135,9 @@ func (s *Store) ReadStream(ctx context.Context, category domain.Category, stream
 		return nil, fmt.Errorf("read stream %s: %w", stream, err)
 	}
 	var out []Recorded
+	var read recordedReader
 	err = eachRow(rows, func(rows pgx.Rows) error {
-		r, err := scanRecorded(rows)
+		r, err := read.read(rows)
 		out = append(out, r)
 		return err
 	})
@@ -140,8 +166,9 @@ func (s *Store) ReadStreams(ctx context.Context, category domain.Category, strea
 		return nil, fmt.Errorf("read streams: %w", err)
 	}
 	var out []Recorded
+	var read recordedReader
 	err = eachRow(rows, func(rows pgx.Rows) error {
-		r, err := scanRecorded(rows)
+		r, err := read.read(rows)
 		out = append(out, r)
 		return err
 	})
@@ -154,8 +181,9 @@ func (s *Store) ReadStreams(ctx context.Context, category domain.Category, strea
 // foldRuns folds the streams of the runs. A run without a stream is missing.
 func foldRuns(ctx context.Context, tx *txn, ids []uuid.UUID) (map[uuid.UUID]domain.Run, error) {
 	runs := make(map[uuid.UUID]domain.Run, len(ids))
+	var read recordedReader
 	err := tx.query(ctx, selectStreams, []any{domain.CategoryRun, ids}, func(rows pgx.Rows) error {
-		rec, err := scanRecorded(rows)
+		rec, err := read.read(rows)
 		if err != nil {
 			return err
 		}

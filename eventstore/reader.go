@@ -180,13 +180,14 @@ func (s *Store) readProbed(ctx context.Context, c Cursor, limit int) (page []Rec
 		})
 	}
 	var rows int
+	var read recordedReader
 	most := max(limit+1, s.sorted)
 	b.Queue(readWindow, c.Era, c.Prev, upper, c.Position, limit, most).Query(func(found pgx.Rows) error {
 		return eachRow(found, func(found pgx.Rows) error {
 			if found.RawValues()[2] == nil { // only the window's end came
 				return found.Scan(append([]any{&c.Next, &rows}, make([]any, 12)...)...)
 			}
-			r, err := scanWindowed(found, &c.Next, &rows)
+			r, err := read.windowed(found, &c.Next, &rows)
 			page = append(page, r)
 			return err
 		})
@@ -266,8 +267,9 @@ func (s *Store) readSlices(ctx context.Context, c Cursor, limit int) (page []Rec
 			return nil, c, false, err
 		}
 		found := len(page)
+		var read recordedReader
 		err = eachRow(rows, func(rows pgx.Rows) error {
-			r, err := scanRecorded(rows)
+			r, err := read.read(rows)
 			page = append(page, r)
 			return err
 		})
@@ -285,6 +287,20 @@ func (s *Store) readSlices(ctx context.Context, c Cursor, limit int) (page []Rec
 		}
 	}
 	return page, c, false, nil
+}
+
+// windowed reads a row with the window's end and count before the event: those are
+// the same in every row, and read in the first.
+func (r *recordedReader) windowed(rows pgx.Rows, until *string, count *int) (Recorded, error) {
+	if r.asked && r.begin(rows) {
+		r.next()
+		r.next()
+		if e := r.event(); !r.odd {
+			return e, nil
+		}
+	}
+	r.begin(rows)
+	return scanWindowed(rows, until, count)
 }
 
 func scanWindowed(rows pgx.Rows, until *string, count *int) (Recorded, error) {

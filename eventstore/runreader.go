@@ -1,13 +1,10 @@
 package eventstore
 
 import (
-	"encoding/binary"
-	"math"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/daybookhq/daybook/domain"
 )
@@ -19,17 +16,11 @@ const dueColumns = runColumns + `, catch_up, waiting_since`
 
 const claimColumns = runColumns + `, claim_id, lease_until, start_token, worker, started_at, deadline, cancel, cancel_reason`
 
-// runReader reads the rows of one query. Live rows come by the thousand, and the
-// driver looks up for every value of every row how it is to be read, which takes
-// longer than reading it: rows in the protocol's binary form, as the driver asks for
-// them, are read here, and whatever else comes is left to the driver and its errors.
-// A text that is the one of the row before is not made again.
+// runReader reads the live rows of one query. A text that is the one of the row
+// before is not made again.
 type runReader struct {
+	rawRow
 	origin, queue, kind, worker string
-
-	asked, binary bool
-	values        [][]byte
-	odd           bool // some value is not what is expected
 }
 
 // due reads a row of due_runs or waiting_runs.
@@ -79,90 +70,7 @@ func (r *runReader) run(run *domain.Run) {
 	run.Priority, run.ScheduledAt, run.ReadyAt = r.int16(), r.time(), r.time()
 	run.Version, run.Attempt, run.Dispatches, run.Claims = r.int32(), r.int32(), r.int32(), r.int32()
 	run.ChangedAt = r.time()
-	if args := r.next(); args != nil {
-		run.Args = append(make([]byte, 0, len(args)), args...)
-	}
-}
-
-// begin takes a row, and reports whether the query's rows can be read here.
-func (r *runReader) begin(rows pgx.Rows) bool {
-	if !r.asked {
-		r.asked, r.binary = true, true
-		for _, f := range rows.FieldDescriptions() { // a text is the same in both forms
-			r.binary = r.binary && (f.Format == pgtype.BinaryFormatCode || f.DataTypeOID == pgtype.TextOID)
-		}
-	}
-	r.values, r.odd = rows.RawValues(), false
-	return r.binary
-}
-
-// next is the row's next value, nil if it is NULL. It is the driver's memory.
-func (r *runReader) next() []byte {
-	if len(r.values) == 0 {
-		r.odd = true
-		return nil
-	}
-	v := r.values[0]
-	r.values = r.values[1:]
-	return v
-}
-
-// fixed is the next value, which has n bytes.
-func (r *runReader) fixed(n int) []byte {
-	v := r.next()
-	if len(v) != n {
-		r.odd = true
-		return make([]byte, n)
-	}
-	return v
-}
-
-func (r *runReader) id() uuid.UUID { return uuid.UUID(r.fixed(len(uuid.UUID{}))) }
-
-func (r *runReader) idOf(v []byte) (id uuid.UUID) {
-	r.odd = r.odd || copy(id[:], v) != len(id)
-	return id
-}
-
-func (r *runReader) int16() int { return int(int16(binary.BigEndian.Uint16(r.fixed(2)))) }
-func (r *runReader) int32() int { return int(int32(binary.BigEndian.Uint32(r.fixed(4)))) }
-func (r *runReader) bool() bool { return r.fixed(1)[0] != 0 }
-
-func (r *runReader) time() time.Time { return r.timeOf(r.fixed(8)) }
-
-// maybeTime is zero for NULL.
-func (r *runReader) maybeTime() time.Time {
-	v := r.next()
-	if v == nil {
-		return time.Time{}
-	}
-	if len(v) != 8 {
-		r.odd = true
-		return time.Time{}
-	}
-	return r.timeOf(v)
-}
-
-func (r *runReader) timeOf(v []byte) time.Time {
-	us := int64(binary.BigEndian.Uint64(v))
-	if us == math.MaxInt64 || us == math.MinInt64 { // infinity
-		r.odd = true
-		return time.Time{}
-	}
-	return time.UnixMicro(us + year2000).UTC()
-}
-
-// text is the next value; as last had it, if it is the same.
-func (r *runReader) text(last *string) string {
-	v := r.next()
-	if v == nil {
-		r.odd = true
-		return ""
-	}
-	if string(v) != *last {
-		*last = string(v)
-	}
-	return *last
+	run.Args = r.bytes()
 }
 
 // scanDue reads a row of due_runs in any form.

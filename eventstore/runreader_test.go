@@ -87,3 +87,54 @@ func TestRunReaderReadsWhatTheDriverDoes(t *testing.T) {
 		t.Error("an instant that is none was read")
 	}
 }
+
+func TestRecordedReaderReadsWhatTheDriverDoes(t *testing.T) {
+	w := newWorld(t)
+	const id = `'0193d5b0-0000-7000-8000-000000000001'::uuid`
+	const events = `SELECT ` + recordedColumns + ` FROM (
+		SELECT 'run' AS category, ` + id + ` AS stream_id, 1 AS version, 5000000000 AS position, 3::smallint AS era, 'RunClaimed' AS type, 2::smallint AS schema_version,
+		       '2026-12-01 01:02:03.000004+01'::timestamptz AS at, 'käse' AS actor, NULL::uuid AS correlation, ` + id + ` AS causation, '{"a": ["ä", 1]}'::jsonb AS data
+		UNION ALL SELECT 'job', ` + id + `, 2, -1, 32767::smallint, 'JobPaused', 1::smallint, '1969-01-01 00:00:00+00', 'b', ` + id + `, NULL, 'null') e`
+	stream := uuid.MustParse("0193d5b0-0000-7000-8000-000000000001")
+	want := []Recorded{
+		{Category: "run", StreamID: stream, Version: 1, Position: 5_000_000_000, Era: 3, Type: "RunClaimed", SchemaVersion: 2, At: time.Date(2026, 12, 1, 0, 2, 3, 4000, time.UTC), Actor: "käse", Causation: &stream, Data: []byte(`{"a": ["ä", 1]}`)},
+		{Category: "job", StreamID: stream, Version: 2, Position: -1, Era: 32767, Type: "JobPaused", SchemaVersion: 1, At: time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC), Actor: "b", Correlation: &stream, Data: []byte(`null`)},
+	}
+	for mode, exec := range map[string]pgx.QueryExecMode{"cached": pgx.QueryExecModeCacheStatement, "texts": pgx.QueryExecModeSimpleProtocol} {
+		rows, err := w.ops.Query(t.Context(), events, exec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read recordedReader
+		var got []Recorded
+		if err := eachRow(rows, func(rows pgx.Rows) error {
+			r, err := read.read(rows)
+			got = append(got, r)
+			if read.odd || read.binary != (mode == "cached") {
+				t.Errorf("%s: the driver had to read the row", mode)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: have %+v\nwant %+v", mode, got, want)
+		}
+	}
+	// A window's end and its count come with every row.
+	rows, err := w.ops.Query(t.Context(), `SELECT '1:2:'::text, 2::bigint, `+recordedColumns+` FROM (`+events+`) e`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read recordedReader
+	var got []Recorded
+	var until string
+	var count int
+	if err := eachRow(rows, func(rows pgx.Rows) error {
+		r, err := read.windowed(rows, &until, &count)
+		got = append(got, r)
+		return err
+	}); err != nil || until != "1:2:" || count != 2 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, until %q, %d rows: %+v", err, until, count, got)
+	}
+}

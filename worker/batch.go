@@ -21,6 +21,8 @@ const (
 	fewPace    = 5 * time.Millisecond  // of any other
 )
 
+var errClosed = errors.New("the worker has stopped")
+
 // batcher gathers the items of one operation into requests: a request takes what waits, and nothing waits for company.
 // Under load the requests grow by themselves.
 type batcher[R any] struct {
@@ -40,6 +42,7 @@ type entry[R any] struct {
 	item      []byte
 	abandoned atomic.Bool
 	done      chan answer[R]
+	then      func(answer[R]) // instead of done
 }
 
 type answer[R any] struct {
@@ -68,6 +71,29 @@ func (b *batcher[R]) do(ctx context.Context, item []byte) answer[R] {
 	case <-ctx.Done():
 		e.abandoned.Store(true)
 		return answer[R]{err: context.Cause(ctx)}
+	}
+}
+
+// post sends encoded items and has then called with the number and the result of each, on a goroutine of the batcher's,
+// which must not be held up. Nothing waits meanwhile: thousands of runs begin and end together, and a goroutine that
+// waits for each costs more than the request.
+func (b *batcher[R]) post(items [][]byte, then func(i int, a answer[R])) {
+	b.mu.Lock()
+	before := len(b.waiting)
+	for i, item := range items {
+		b.waiting = append(b.waiting, &entry[R]{item: item, then: func(a answer[R]) { then(i, a) }})
+	}
+	b.launch()
+	refused := b.flights == 0 // the group takes nothing more
+	if refused {
+		clear(b.waiting[before:])
+		b.waiting = b.waiting[:before]
+	}
+	b.mu.Unlock()
+	if refused {
+		for i := range items {
+			then(i, answer[R]{err: errClosed})
+		}
 	}
 }
 
@@ -145,7 +171,11 @@ func (b *batcher[R]) send(batch []*entry[R]) {
 		if err == nil {
 			a.result = results[i]
 		}
-		e.done <- a
+		if e.then != nil {
+			e.then(a)
+		} else {
+			e.done <- a
+		}
 	}
 }
 

@@ -71,6 +71,44 @@ func TestBatchesTakeWhatWaits(t *testing.T) {
 	})
 }
 
+// What is posted goes together, each item's result comes with its number, and a batcher that is closed says so.
+func TestPostedItemsAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &echo{}
+		b, g := newEcho(t.Context(), e)
+		items := make([][]byte, 100)
+		for i := range items {
+			items[i] = fmt.Appendf(nil, `{"i":%d}`, i)
+		}
+		var mu sync.Mutex
+		heard := map[int]error{}
+		then := func(i int, a answer[json.RawMessage]) {
+			mu.Lock()
+			defer mu.Unlock()
+			if _, twice := heard[i]; twice || a.err == nil && string(a.result) != string(items[i]) {
+				t.Errorf("item %d: %s, before: %v", i, a.result, twice)
+			}
+			heard[i] = a.err
+		}
+		b.post(items, then)
+		synctest.Wait()
+		if len(heard) != len(items) || len(e.sizes) != 1 {
+			t.Errorf("%d of %d items answered by requests of %v", len(heard), len(items), e.sizes)
+		}
+		for i, err := range heard {
+			if err != nil {
+				t.Errorf("item %d: %v", i, err)
+			}
+		}
+		g.close()
+		clear(heard)
+		b.post(items[:2], then)
+		if len(heard) != 2 || !errors.Is(heard[0], errClosed) || !errors.Is(heard[1], errClosed) {
+			t.Errorf("a closed batcher said %v", heard)
+		}
+	})
+}
+
 func TestBatchesAreBoundedInBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &echo{gate: make(chan struct{})}

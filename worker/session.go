@@ -74,6 +74,7 @@ func newSession(ctx context.Context, w *Worker, conn *nats.Conn) (*session, erro
 	s.pulling, s.stopPull = context.WithCancelCause(ctx)
 	s.rpc, s.stopRPC = context.WithCancel(context.WithoutCancel(ctx))
 	s.slots = newSlots(w.cfg.Slots, s.work)
+	s.slots.begin = s.begin
 	s.keeper = newKeeper(s.rpc, s.caller, s.log, func(err error) { s.unauthorized(protocol.OpHeartbeat, err) })
 
 	workerID, err := protocol.Encode(w.id)

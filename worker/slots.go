@@ -16,7 +16,8 @@ const (
 // never exceeds what could start now; reservations are granted in the order they were asked for, which keeps
 // the lanes in rotation. Tasks beyond the slots (a message may carry several runs) wait in a queue, unstarted.
 type slots struct {
-	run func(*task) // called on a goroutine that is the task's alone, when it gets its slot
+	begin func([]*task) // called when tasks got their slots; execute by default
+	run   func(*task)   // called by execute, on a goroutine that is the task's alone
 
 	mu       sync.Mutex
 	total    int
@@ -31,10 +32,10 @@ type slots struct {
 	// Goroutines whose task is done wait here for another: their stacks have
 	// grown to what handlers need, and growing one takes longer than a short run.
 	idle  int
-	ready chan *task // holds one for each that may be idle
+	ready chan *task // holds one for each that is idle
 }
 
-const maxIdle = 8192 // goroutines that wait for tasks, of some 8 kB each
+const maxIdle = 512 // goroutines that wait for tasks
 
 type waiter struct {
 	want int
@@ -43,7 +44,13 @@ type waiter struct {
 }
 
 func newSlots(total int, run func(*task)) *slots {
-	return &slots{total: total, run: run, ready: make(chan *task, min(total, maxIdle))}
+	s := &slots{total: total, run: run, ready: make(chan *task, maxIdle)}
+	s.begin = func(tasks []*task) {
+		for _, t := range tasks {
+			s.execute(t)
+		}
+	}
+	return s
 }
 
 // join and leave count the lanes that share the slots.
@@ -127,12 +134,14 @@ func (s *slots) wait() time.Duration {
 // add takes tasks in hand: started while there are slots, queued otherwise. It refuses them all once closed.
 func (s *slots) add(tasks []*task) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		return false
 	}
 	s.queue = append(s.queue, tasks...)
-	s.next()
+	next := s.next()
+	s.mu.Unlock()
+	s.begin(next)
 	return true
 }
 
@@ -140,26 +149,38 @@ func (s *slots) add(tasks []*task) bool {
 func (s *slots) done() {
 	s.mu.Lock()
 	s.running--
-	s.next()
+	next := s.next()
 	s.grant()
 	s.mu.Unlock()
+	if len(next) > 0 {
+		s.begin(next)
+	}
 	s.tasks.Done()
 }
 
-// next starts queued tasks while there are slots. The caller holds mu.
-func (s *slots) next() {
+// next takes queued tasks while there are slots. The caller holds mu, and begins them once it does not.
+func (s *slots) next() []*task {
 	n := min(len(s.queue), s.total-s.running)
-	for _, t := range s.queue[:n] {
-		s.running++
-		s.tasks.Add(1)
-		if s.idle > 0 {
-			s.idle--
-			s.ready <- t // there is room for one from each that is idle
-		} else {
-			go s.work(t)
-		}
+	if n == 0 {
+		return nil
 	}
+	next := slices.Clone(s.queue[:n])
 	s.queue = slices.Delete(s.queue, 0, n)
+	s.running += n
+	s.tasks.Add(n)
+	return next
+}
+
+// execute runs a task that has a slot.
+func (s *slots) execute(t *task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle > 0 && !s.closed {
+		s.idle--
+		s.ready <- t // there is room for one from each that is idle
+		return
+	}
+	go s.work(t)
 }
 
 // work runs tasks one after the other. A handler that ends its goroutine ends it

@@ -18,15 +18,33 @@ const complainEvery = 10 * time.Second
 // task is one run in hand, from its hint to its recorded outcome.
 type task struct {
 	claim  protocol.Claim
-	token  uuid.UUID // of this delivery
-	parcel *parcel   // nil if polled
+	token  uuid.UUID                    // of this delivery
+	parcel *parcel                      // nil if polled
+	answer answer[protocol.StartResult] // to its start
 }
 
 func newTask(h protocol.Hint, p *parcel) *task {
 	return &task{claim: protocol.Claim{RunID: h.RunID, ClaimID: h.ClaimID}, token: uuid.New(), parcel: p}
 }
 
-// work carries a task from start to settlement. It has a goroutine to itself, in a slot.
+// begin asks for permission to start tasks that got their slots.
+func (s *session) begin(tasks []*task) {
+	items := make([][]byte, len(tasks))
+	for i, t := range tasks {
+		items[i] = t.startItem()
+	}
+	s.starts.post(items, func(i int, a answer[protocol.StartResult]) {
+		tasks[i].answer = a
+		s.slots.execute(tasks[i])
+	})
+}
+
+func (t *task) startItem() []byte {
+	item, _ := protocol.Encode(protocol.StartItem{RunID: t.claim.RunID, ClaimID: t.claim.ClaimID, Token: t.token}) // ids only
+	return item
+}
+
+// work carries a task from the answer to its start to the report of its outcome. It has a goroutine to itself, in a slot.
 func (s *session) work(t *task) {
 	a, ok := s.start(t)
 	if !ok {
@@ -58,7 +76,6 @@ func (s *session) work(t *task) {
 		cancel()
 		stop(nil)
 		s.report(t, l, o)
-		s.slots.done()
 	})
 }
 
@@ -77,12 +94,10 @@ func newRawRun(r protocol.StartResult, l *lease) *RawRun {
 	return run
 }
 
-// start asks for permission until there is an answer. With ok false the task has been settled.
+// start repeats the question until there is an answer. With ok false the task has been settled.
 func (s *session) start(t *task) (a answer[protocol.StartResult], ok bool) {
-	item, _ := protocol.Encode(protocol.StartItem{RunID: t.claim.RunID, ClaimID: t.claim.ClaimID, Token: t.token}) // ids only
 	var retry backoff
-	for {
-		a = s.starts.do(s.rpc, item)
+	for a = t.answer; ; a = s.starts.do(s.rpc, t.startItem()) {
 		if a.err == nil && a.result.Error != nil {
 			a.err = a.result.Error
 		}
@@ -118,13 +133,26 @@ func (s *session) start(t *task) (a answer[protocol.StartResult], ok bool) {
 	}
 }
 
-// report sends the outcome until it is answered or the lease is over, and settles the task.
+// report sends the outcome until it is answered or the lease is over, and finishes the task. Only an outcome that has
+// to be repeated keeps a goroutine.
 func (s *session) report(t *task, l *lease, o outcome) {
 	l.report()
-	answered := false
-	if l.alive() {
-		answered = s.send(l.ctx, t, o)
+	item, ok := s.encode(t, o)
+	if !ok || !l.alive() {
+		s.finish(t, l, o, false)
+		return
 	}
+	s.post(o.op, item, func(status protocol.Status, code protocol.RefusalCode, err error) {
+		if s.answered(l.ctx, t, o.op, status, code, err) {
+			s.finish(t, l, o, true)
+			return
+		}
+		go func() { s.finish(t, l, o, s.repeat(l.ctx, t, o.op, item)) }()
+	})
+}
+
+// finish settles a task that was started, and frees its slot.
+func (s *session) finish(t *task, l *lease, o outcome, answered bool) {
 	if refused := l.end(); !answered {
 		if !refused {
 			s.log.Warn("lease lost; the outcome is not recorded", "run", t.claim.RunID, "op", o.op)
@@ -132,6 +160,7 @@ func (s *session) report(t *task, l *lease, o outcome) {
 		answered = refused
 	}
 	s.settle(t, answered)
+	s.slots.done()
 }
 
 // release gives a run back that the worker will not execute.
@@ -140,35 +169,55 @@ func (s *session) release(t *task, reason string) {
 	s.settle(t, s.send(s.rpc, t, outcome{protocol.OpRelease, item}))
 }
 
-// send repeats an outcome until it has an answer (true) or ctx ends (false).
-func (s *session) send(ctx context.Context, t *task, o outcome) bool {
+func (s *session) encode(t *task, o outcome) (item []byte, ok bool) {
 	item, err := protocol.Encode(o.item)
 	if err != nil {
 		s.log.Error("outcome cannot be written", "run", t.claim.RunID, "op", o.op, "error", err)
+	}
+	return item, err == nil
+}
+
+// send sends an outcome until it has an answer (true) or ctx ends (false).
+func (s *session) send(ctx context.Context, t *task, o outcome) bool {
+	item, ok := s.encode(t, o)
+	if !ok {
 		return false
 	}
+	status, code, err := s.sendOnce(ctx, o.op, item)
+	return s.answered(ctx, t, o.op, status, code, err) || s.repeat(ctx, t, o.op, item)
+}
+
+// repeat is send for an outcome that had no answer.
+func (s *session) repeat(ctx context.Context, t *task, op string, item []byte) bool {
 	var retry backoff
 	for {
-		status, code, err := s.sendOnce(ctx, o.op, item)
-		switch {
-		case err == nil && status == protocol.StatusRefused && code == protocol.Unauthorized, errorCode(err) == protocol.CodeUnauthorized:
-			// The work is done; a permission that comes back before the lease is over still saves it.
-			s.unauthorized(o.op, err)
-		case err == nil && status == protocol.StatusRefused:
-			s.refused(t, o.op, code)
-			return true
-		case err == nil:
-			return true
-		case ctx.Err() != nil:
-			return false
-		default:
-			s.unanswered(o.op, err)
-		}
 		retry.sleep(ctx)
 		if ctx.Err() != nil {
 			return false
 		}
+		status, code, err := s.sendOnce(ctx, op, item)
+		if s.answered(ctx, t, op, status, code, err) {
+			return true
+		}
 	}
+}
+
+// answered takes in what came back for an outcome; false if that was no answer.
+func (s *session) answered(ctx context.Context, t *task, op string, status protocol.Status, code protocol.RefusalCode, err error) bool {
+	switch {
+	case err == nil && status == protocol.StatusRefused && code == protocol.Unauthorized, errorCode(err) == protocol.CodeUnauthorized:
+		// The work is done; a permission that comes back before the lease is over still saves it.
+		s.unauthorized(op, err)
+		return false
+	case err == nil && status == protocol.StatusRefused:
+		s.refused(t, op, code)
+		return true
+	case err == nil:
+		return true
+	case ctx.Err() == nil:
+		s.unanswered(op, err)
+	}
+	return false
 }
 
 func (s *session) sendOnce(ctx context.Context, op string, item []byte) (protocol.Status, protocol.RefusalCode, error) {
@@ -176,15 +225,31 @@ func (s *session) sendOnce(ctx context.Context, op string, item []byte) (protoco
 		a := s.fails.do(ctx, item)
 		return a.result.Status, a.result.Code, itemError(a.err, a.result.Error)
 	}
-	b := s.completes
+	a := s.outcomes(op).do(ctx, item)
+	return a.result.Status, a.result.Code, itemError(a.err, a.result.Error)
+}
+
+// post is sendOnce for an outcome that nothing waits for.
+func (s *session) post(op string, item []byte, then func(protocol.Status, protocol.RefusalCode, error)) {
+	if op == protocol.OpFail {
+		s.fails.post([][]byte{item}, func(_ int, a answer[protocol.FailResult]) {
+			then(a.result.Status, a.result.Code, itemError(a.err, a.result.Error))
+		})
+		return
+	}
+	s.outcomes(op).post([][]byte{item}, func(_ int, a answer[protocol.Result]) {
+		then(a.result.Status, a.result.Code, itemError(a.err, a.result.Error))
+	})
+}
+
+func (s *session) outcomes(op string) *batcher[protocol.Result] {
 	switch op {
 	case protocol.OpSnooze:
-		b = s.snoozes
+		return s.snoozes
 	case protocol.OpRelease:
-		b = s.releases
+		return s.releases
 	}
-	a := b.do(ctx, item)
-	return a.result.Status, a.result.Code, itemError(a.err, a.result.Error)
+	return s.completes
 }
 
 func itemError(err error, item *protocol.Error) error {

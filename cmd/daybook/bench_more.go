@@ -58,7 +58,7 @@ func newBenchEnqueue(a *app) *cobra.Command {
 committed. It asks the log itself: what NATS or HTTP add is not in it. The times are of a
 request.`,
 		Example: `  daybook bench enqueue
-  daybook bench enqueue --batches 1,2000 --clients 8`,
+  daybook bench enqueue --batches 500 --clients 8`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if slices.ContainsFunc(o.Batches, func(r int) bool { return r < 1 }) || o.Seconds < 1 || o.Clients < 1 {
@@ -73,8 +73,8 @@ request.`,
 	}
 	b.add(cmd)
 	f := cmd.Flags()
-	f.IntSliceVar(&o.Batches, "batches", []int{1, 100, 1000}, "runs a request")
-	f.IntVar(&o.Clients, "clients", 2, "how many ask at the same time")
+	f.IntSliceVar(&o.Batches, "batches", []int{1, 100, 2000}, "runs a request")
+	f.IntVar(&o.Clients, "clients", 4, "how many ask at the same time")
 	f.IntVar(&o.Seconds, "seconds", 5, "how long each is kept up")
 	return cmd
 }
