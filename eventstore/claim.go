@@ -44,8 +44,9 @@ type Lane struct {
 	Queue, Kind string
 
 	mu      sync.Mutex
-	lows    [domain.Priorities]time.Time
-	full    time.Time // when every level was last looked at from its beginning
+	seen    [domain.Priorities]time.Time // up to where all has been taken, but for what came late
+	full    time.Time                    // when every level was last looked at from its beginning
+	wide    time.Time                    // and when from lookBack before seen
 	batches int
 	last    int  // runs of the last batch
 	pressed bool // it was full: there may be more than is taken
@@ -54,16 +55,20 @@ type Lane struct {
 // NewLane makes a lane that begins with a full scan.
 func NewLane(queue, kind string) *Lane { return &Lane{Queue: queue, Kind: kind} }
 
-// Claims look at a level from lookBack before the place where the last one
-// ended, so that the dead index entries of runs long gone are not walked again
-// and again while some open snapshot keeps them. Whatever such a claim could
-// pass over, a row another transaction held and gave back, is found by the full
-// scan. Writers that would commit a run behind lookBack roll back instead.
+// Claims look at a level from a little before the place where the last one ended,
+// so that the dead index entries of runs that are gone are not walked again and
+// again while some open snapshot keeps them: minutes of a report are millions of
+// them. Behind that lie runs whose writer took long to commit, which a look from
+// lookBack finds, and writers that would commit a run behind that roll back instead;
+// and rows that another transaction held and gave back, which the full scan finds.
 const (
 	lookBack      = 10 * time.Second
 	fullScanEvery = 30 * time.Second
-	fairEvery     = 10 // of full batches every so many begin with the level that has the oldest run
-	lookAfter     = 64 // batches from this size on do not look for the next run, too
+	wideEvery     = time.Second
+	lookBriefly   = 2 * time.Second        // at a lane that was emptied
+	lookInBacklog = 250 * time.Millisecond // where a claim passes over the entries of seconds
+	fairEvery     = 10                     // of full batches every so many begin with the level that has the oldest run
+	lookAfter     = 64                     // batches from this size on do not look for the next run, too
 )
 
 var allLevels = func() (all []int16) {
@@ -90,7 +95,7 @@ type Claimed struct {
 	// Until is how long until the next run of the lane comes due, zero if one is
 	// and was not taken, negative if none is waiting. Runs that others make
 	// meanwhile are not in it, nor those that have been due for longer than
-	// lookBack. After a batch of many nobody has looked.
+	// the claim looked back. After a batch of many nobody has looked.
 	Until  time.Duration
 	Looked bool
 
@@ -117,11 +122,13 @@ DELETE FROM due_runs WHERE ctid = ANY (ARRAY (
    LIMIT $5))
 RETURNING ` + dueColumns
 
+// From where claims look, or it would walk over what they no longer do.
+//
 // Index: due_runs_lane, one row a level.
 const oldestLevel = `
-SELECT p.level FROM unnest($3::smallint[]) AS p(level),
+SELECT p.level FROM unnest($3::smallint[], $4::timestamptz[]) AS p(level, low),
        LATERAL (SELECT d.ready_at FROM due_runs d
-                 WHERE d.queue = $1 AND d.kind = $2 AND d.priority = p.level AND d.ready_at <= now()
+                 WHERE d.queue = $1 AND d.kind = $2 AND d.priority = p.level AND d.ready_at BETWEEN p.low AND now()
                  ORDER BY d.ready_at LIMIT 1) r
  ORDER BY r.ready_at LIMIT 1`
 
@@ -158,7 +165,7 @@ func (s *Store) Claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 // blame, if any is.
 func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed, error) {
 	lane := q.Lane
-	levels, lows := lane.order(ctx, s)
+	levels, lows, back := lane.order(ctx, s)
 	var taken []domain.Run
 	var read runReader
 	until := time.Duration(-1)
@@ -170,7 +177,7 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	// It walks over what was just taken.
 	looked := lane.last < lookAfter
 	if looked {
-		first = append(first, query{soonestDue, []any{lane.Queue, lane.Kind, allLevels, lookBack}, func(rows pgx.Rows) error {
+		first = append(first, query{soonestDue, []any{lane.Queue, lane.Kind, allLevels, back}, func(rows pgx.Rows) error {
 			var d *time.Duration
 			err := rows.Scan(&d)
 			if d != nil {
@@ -257,43 +264,53 @@ func messages(l *Lane, runs []domain.Run, parcel int) []Message {
 	return out
 }
 
-// order gives the levels in the order to look at them, and where to begin.
-func (l *Lane) order(ctx context.Context, s *Store) ([]int16, []time.Time) {
-	if time.Since(l.full) > fullScanEvery {
-		l.lows, l.full = [domain.Priorities]time.Time{}, time.Now()
+// order gives the levels in the order to look at them, where to begin, and how
+// far back that is.
+func (l *Lane) order(ctx context.Context, s *Store) ([]int16, []time.Time, time.Duration) {
+	now := time.Now()
+	if now.Sub(l.full) > fullScanEvery {
+		l.seen, l.full, l.wide = [domain.Priorities]time.Time{}, now, now
 	}
-	levels := slices.Clone(allLevels)
+	back := lookBriefly
+	switch {
+	case now.Sub(l.wide) > wideEvery:
+		back, l.wide = lookBack, now
+	case l.pressed:
+		back = lookInBacklog
+	}
+	levels, lows := slices.Clone(allLevels), make([]time.Time, len(allLevels))
+	for i, seen := range l.seen {
+		lows[i] = time.Unix(0, 0)
+		if !seen.IsZero() {
+			lows[i] = seen.Add(-back)
+		}
+	}
 	l.batches++
 	if l.pressed && l.batches%fairEvery == 0 {
 		var oldest int16
-		err := s.loops.QueryRow(ctx, oldestLevel, l.Queue, l.Kind, levels).Scan(&oldest)
+		err := s.loops.QueryRow(ctx, oldestLevel, l.Queue, l.Kind, levels, lows).Scan(&oldest)
 		if err == nil {
+			low := lows[oldest]
 			copy(levels[1:oldest+1], levels[:oldest])
-			levels[0] = oldest
+			copy(lows[1:oldest+1], lows[:oldest])
+			levels[0], lows[0] = oldest, low
 		} else if !errors.Is(err, pgx.ErrNoRows) {
 			s.log.DebugContext(ctx, "oldest level not found, going by priority", "queue", l.Queue, "kind", l.Kind, "error", err)
 		}
 	}
-	lows := make([]time.Time, len(levels))
-	for i, level := range levels {
-		lows[i] = l.lows[level]
-		if lows[i].IsZero() {
-			lows[i] = time.Unix(0, 0)
-		}
-	}
-	return levels, lows
+	return levels, lows, back
 }
 
-// advance moves the lows to lookBack before what the batch has seen: everything
-// due if it was not full, else its newest run of each level.
+// advance notes what the batch has seen: everything due if it was not full, else up
+// to its newest run of each level.
 func (l *Lane) advance(now time.Time, taken []domain.Run, full bool) {
 	l.last, l.pressed = len(taken), full
-	for i := range l.lows {
-		if l.lows[i].After(now) { // the database's clock stepped back
+	for i := range l.seen {
+		if l.seen[i].After(now) { // the database's clock stepped back
 			l.full = time.Time{}
 		}
 		if !full {
-			l.lows[i] = now.Add(-lookBack)
+			l.seen[i] = now
 		}
 	}
 	if !full {
@@ -306,8 +323,8 @@ func (l *Lane) advance(now time.Time, taken []domain.Run, full bool) {
 		}
 	}
 	for i, t := range newest {
-		if low := t.Add(-lookBack); !t.IsZero() && low.After(l.lows[i]) {
-			l.lows[i] = low
+		if t.After(l.seen[i]) {
+			l.seen[i] = t
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/daybookhq/daybook/domain"
@@ -161,45 +162,95 @@ func TestFutureRunsCostAPollNothing(t *testing.T) {
 	w := newWorld(t)
 	w.seed(t, n, "-3 hours")
 	w.exec(t, "ANALYZE due_runs")
-	buffers := func() int {
-		t.Helper()
-		conn, err := w.Store.loops.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Release()
-		lane := NewLane("default", "noop")
-		levels, lows := lane.order(t.Context(), w.Store)
-		rows, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT TEXT, TIMING OFF) "+takeDue, "default", "noop", levels, lows, 500)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer rows.Close()
-		var plan []string
-		hit := -1
-		for rows.Next() {
-			var line string
-			if err := rows.Scan(&line); err != nil {
-				t.Fatal(err)
-			}
-			plan = append(plan, line)
-			var shared, read int
-			text := strings.TrimSpace(line)
-			if hit < 0 && strings.HasPrefix(text, "Buffers: shared") {
-				if _, err := fmt.Sscanf(text, "Buffers: shared hit=%d read=%d", &shared, &read); err != nil {
-					_, _ = fmt.Sscanf(text, "Buffers: shared hit=%d", &shared)
-				}
-				hit = shared + read
-			}
-		}
-		text := strings.Join(plan, "\n")
-		if strings.Contains(text, "Seq Scan on due_runs") || !strings.Contains(text, "due_runs_lane") {
-			t.Errorf("the claim does not go by due_runs_lane:\n%s", text)
-		}
-		return hit
-	}
-	if got := buffers(); got < 0 || got > 100 {
+	if got := w.pollBuffers(t, NewLane("default", "noop")); got < 0 || got > 100 {
 		t.Errorf("a poll beside %d future runs reads %d buffers, want a few for each of %d levels", n, got, domain.Priorities)
+	}
+}
+
+// pollBuffers is how many pages a poll of the lane reads.
+func (w *world) pollBuffers(t *testing.T, lane *Lane) int {
+	t.Helper()
+	conn, err := w.Store.loops.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	levels, lows, _ := lane.order(t.Context(), w.Store)
+	rows, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT TEXT, TIMING OFF) "+takeDue, "default", "noop", levels, lows, 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var plan []string
+	hit := -1
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		plan = append(plan, line)
+		var shared, read int
+		text := strings.TrimSpace(line)
+		if hit < 0 && strings.HasPrefix(text, "Buffers: shared") {
+			if _, err := fmt.Sscanf(text, "Buffers: shared hit=%d read=%d", &shared, &read); err != nil {
+				_, _ = fmt.Sscanf(text, "Buffers: shared hit=%d", &shared)
+			}
+			hit = shared + read
+		}
+	}
+	text := strings.Join(plan, "\n")
+	if strings.Contains(text, "Seq Scan on due_runs") || !strings.Contains(text, "due_runs_lane") {
+		t.Errorf("the claim does not go by due_runs_lane:\n%s", text)
+	}
+	return hit
+}
+
+// While a report keeps its snapshot, what was claimed stays in the index.
+func TestClaimsDoNotWalkOverWhatIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.seed(t, 30_000, "1 s")
+	w.exec(t, "UPDATE due_runs SET priority = 5, ready_at = now() - interval '1 s' - random() * interval '8 s'")
+	w.exec(t, "ANALYZE due_runs")
+	report, err := w.admin.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = report.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := report.Exec(t.Context(), "SELECT count(*) FROM jobs"); err != nil {
+		t.Fatal(err)
+	}
+	lane := NewLane("default", "noop")
+	for range 18 {
+		if c, err := w.Claim(t.Context(), ClaimRequest{Lane: lane, Limit: 1000, Lease: time.Minute}, &memoryOutbox{}); err != nil || !c.Full {
+			t.Fatalf("%d runs claimed, %v", len(c.Runs), err)
+		}
+	}
+	lane.wide, lane.batches = time.Now(), 0 // no turn for a wider look
+	if got := w.pollBuffers(t, lane); got > 4000 {
+		t.Errorf("a poll for 500 runs reads %d buffers beside 18,000 runs that are gone", got)
+	}
+}
+
+// A run whose writer took long to commit lies behind what claims have seen.
+func TestLateRunsAreFound(t *testing.T) {
+	w := newWorld(t)
+	lane := NewLane("default", "noop")
+	claim := func() int {
+		t.Helper()
+		c, err := w.Claim(t.Context(), ClaimRequest{Lane: lane, Limit: 10, Lease: time.Minute}, &memoryOutbox{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(c.Runs)
+	}
+	claim()
+	w.seed(t, 2, "4 s")
+	lane.wide = time.Time{}
+	if n := claim(); n != 2 {
+		t.Errorf("%d of 2 runs found that were committed seconds after they were due", n)
+	}
+	if time.Since(lane.wide) > wideEvery {
+		t.Error("the next look would be as wide")
 	}
 }
 
