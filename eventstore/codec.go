@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -115,7 +116,11 @@ func (a array[T]) Encode(value any, buf []byte) ([]byte, error) {
 	buf = be.AppendUint32(buf, a.element)
 	buf = be.AppendUint32(buf, uint32(len(s)))
 	buf = be.AppendUint32(buf, 1) // the first index
-	for _, v := range s {
+	first := len(buf)
+	for i, v := range s {
+		if i == 1 { // the elements of a column are of about one size
+			buf = slices.Grow(buf, (len(s)-1)*(len(buf)-first))
+		}
 		at := len(buf)
 		out, null := a.put(append(buf, 0xff, 0xff, 0xff, 0xff), v)
 		buf = out

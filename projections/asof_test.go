@@ -165,14 +165,15 @@ func TestQueuesAsOfSaysWhatItCannotTell(t *testing.T) {
 func TestQueuesAsOfHaveWhatWasAskedForLater(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, spec("report"))
-	made, err := w.Request(t.Context(), []eventstore.RunRequest{{Job: "report", At: time.Now().Add(time.Second)}})
+	made, err := w.Request(t.Context(), []eventstore.RunRequest{{Job: "report", At: time.Now().Add(2 * time.Second)}})
 	if err != nil || made[0].Err != nil {
 		t.Fatal(made, err)
 	}
-	at, err := w.Now(t.Context())
+	asked, err := w.ReadStream(t.Context(), domain.CategoryRun, made[0].RunID)
 	if err != nil {
 		t.Fatal(err)
 	}
+	at := asked[0].At
 	var runs []domain.Run
 	await(t, "the run to be due", func() bool {
 		runs = w.claim(t, 1)
