@@ -134,7 +134,7 @@ func (s *session) start(t *task) (a answer[protocol.StartResult], ok bool) {
 }
 
 // report sends the outcome until it is answered or the lease is over, and finishes the task. Only an outcome that has
-// to be repeated keeps a goroutine.
+// to be repeated keeps a goroutine. One that is under way when the lease ends is still waited for: the fence decides.
 func (s *session) report(t *task, l *lease, o outcome) {
 	l.report()
 	item, ok := s.encode(t, o)
