@@ -162,21 +162,21 @@ func TestFutureRunsCostAPollNothing(t *testing.T) {
 	w := newWorld(t)
 	w.seed(t, n, "-3 hours")
 	w.exec(t, "ANALYZE due_runs")
-	if got := w.pollBuffers(t, NewLane("default", "noop")); got < 0 || got > 100 {
+	levels, lows, _ := NewLane("default", "noop").order(t.Context(), w.Store)
+	if got := w.buffers(t, takeDue, "default", "noop", levels, lows, 500); got < 0 || got > 100 {
 		t.Errorf("a poll beside %d future runs reads %d buffers, want a few for each of %d levels", n, got, domain.Priorities)
 	}
 }
 
-// pollBuffers is how many pages a poll of the lane reads.
-func (w *world) pollBuffers(t *testing.T, lane *Lane) int {
+// buffers is how many pages a statement of a claim reads.
+func (w *world) buffers(t *testing.T, sql string, args ...any) int {
 	t.Helper()
 	conn, err := w.Store.loops.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	levels, lows, _ := lane.order(t.Context(), w.Store)
-	rows, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT TEXT, TIMING OFF) "+takeDue, "default", "noop", levels, lows, 500)
+	rows, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT TEXT, TIMING OFF) "+sql, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,11 @@ func TestClaimsDoNotWalkOverWhatIsGone(t *testing.T) {
 		}
 	}
 	lane.wide, lane.batches = time.Now(), 0 // no turn for a wider look
-	if got := w.pollBuffers(t, lane); got > 4000 {
+	levels, lows, _ := lane.order(t.Context(), w.Store)
+	if got := w.buffers(t, oldestLevel, "default", "noop", levels, lows); got < 0 || got > 2000 {
+		t.Errorf("the look for the oldest level reads %d buffers beside 18,000 runs that are gone", got)
+	}
+	if got := w.buffers(t, takeDue, "default", "noop", levels, lows, 500); got < 0 || got > 4000 {
 		t.Errorf("a poll for 500 runs reads %d buffers beside 18,000 runs that are gone", got)
 	}
 }

@@ -34,7 +34,7 @@ func execute(ctx context.Context, h handlerFunc, claim protocol.Claim, run *RawR
 }
 
 // decide maps a handler's return to an outcome. cause is why the handler's context had ended, if it had; ran is how long
-// the handler took, which goes up to whole milliseconds: nothing shorter matters to an engine.
+// the handler took, of which the engine hears the next whole millisecond: nothing shorter matters to it, and none means unknown.
 func decide(cause error, claim protocol.Claim, run *RawRun, result any, err error, ran time.Duration) outcome {
 	took := protocol.Duration((ran + time.Millisecond).Truncate(time.Millisecond))
 	var (

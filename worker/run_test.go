@@ -62,6 +62,26 @@ func TestExecutesThenCompletesThenAcks(t *testing.T) {
 	e.awaitStored(0)
 }
 
+// Runs that take no time at all are told from those of which nothing is known.
+func TestOutcomesSayHowLongTheHandlerTook(t *testing.T) {
+	e := newEngine(t).serveNATS()
+	w := e.worker(nil)
+	worker.Handle(w, kind, func(_ context.Context, run worker.Run[struct{ Fail bool }]) error {
+		if run.Args.Fail {
+			return errors.New("no")
+		}
+		return nil
+	})
+	e.start(w)
+	good, bad := e.run("good", `{}`), e.run("bad", `{"Fail":true}`)
+	if e.ended(good) != "complete" || good.done.Ran < protocol.Duration(time.Millisecond) {
+		t.Errorf("%s after %v", good.end, good.done.Ran)
+	}
+	if e.ended(bad) != "fail" || bad.fail.Ran < protocol.Duration(time.Millisecond) {
+		t.Errorf("%s after %v", bad.end, bad.fail.Ran)
+	}
+}
+
 func TestLostStartReplyIsAskedAgainWithTheSameToken(t *testing.T) {
 	e := newEngine(t).serveNATS().serveHTTP()
 	var lost atomic.Bool

@@ -45,7 +45,11 @@ func Scale(ctx context.Context, o ScaleOptions) (rep Report, err error) {
 		conditions = append(conditions, condition{name: fmt.Sprintf("%d future", n), future: n})
 	}
 	if o.Open {
-		conditions = append(conditions, condition{name: "open transaction", open: true})
+		name := "open transaction"
+		if o.OpenFor > 0 {
+			name = fmt.Sprintf("transaction open for %v", o.OpenFor)
+		}
+		conditions = append(conditions, condition{name: name, open: true})
 	}
 	claims, drains := make([][]Result, len(conditions)), make([][]Result, len(conditions))
 	for range o.Rounds {
