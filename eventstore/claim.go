@@ -139,9 +139,6 @@ SELECT p.level FROM unnest($3::smallint[], $4::timestamptz[]) AS p(level, low),
 func (s *Store) Claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed, error) {
 	q.Lane.mu.Lock()
 	defer q.Lane.mu.Unlock()
-	if q.Parcel == nil {
-		q.Parcel = func(int) int { return 1 }
-	}
 	for {
 		var c Claimed
 		err := again(ctx, func() (err error) {
@@ -210,19 +207,8 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	var events eventRows
 	rows.grow(len(taken))
 	events.grow(len(taken))
-	for i, r := range taken {
-		d, err := domain.DecideRun(r, domain.ClaimRun{ClaimID: uuid.New(), Lease: q.Lease}, tx.now)
-		if err != nil {
-			return failed, fmt.Errorf("claim run %s: %w", r.ID, err)
-		}
-		at := domain.EventTime(r.ChangedAt, tx.now)
-		if taken[i], err = domain.EvolveRun(r, d.Event, at); err != nil {
-			return failed, err
-		}
-		rows.add(taken[i])
-		if err := events.add(r.ID, taken[i].Version, at, s.meta(Meta{}), d.Event); err != nil {
-			return failed, err
-		}
+	if err := s.takeInHand(taken, q.Lease, tx.now, &rows, &events); err != nil {
+		return failed, err
 	}
 	b := &pgx.Batch{}
 	rows.queueClaims(b)
@@ -230,7 +216,7 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 		return failed, err
 	}
 	events.queue(b)
-	committed, err := out.Enqueue(b, tx.now, messages(lane, taken, max(q.Parcel(len(taken)), 1)))
+	committed, err := out.Enqueue(b, tx.now, messages(q, taken))
 	if err != nil {
 		return failed, fmt.Errorf("write dispatches: %w", err)
 	}
@@ -250,7 +236,30 @@ func (s *Store) claim(ctx context.Context, q ClaimRequest, out Outbox) (Claimed,
 	return Claimed{Runs: taken, Now: tx.now, Full: full, Looked: looked, Until: until, Waiting: len(placed.waitFor), Skipped: len(placed.skipped), Replaced: placed.replace}, nil
 }
 
-func messages(l *Lane, runs []domain.Run, parcel int) []Message {
+// takeInHand claims the runs, in place.
+func (s *Store) takeInHand(runs []domain.Run, lease time.Duration, now time.Time, rows *liveRows, events *eventRows) error {
+	for i, r := range runs {
+		d, err := domain.DecideRun(r, domain.ClaimRun{ClaimID: uuid.New(), Lease: lease}, now)
+		if err != nil {
+			return fmt.Errorf("claim run %s: %w", r.ID, err)
+		}
+		at := domain.EventTime(r.ChangedAt, now)
+		if runs[i], err = domain.EvolveRun(r, d.Event, at); err != nil {
+			return err
+		}
+		rows.add(runs[i])
+		if err := events.add(r.ID, runs[i].Version, at, s.meta(Meta{}), d.Event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func messages(q ClaimRequest, runs []domain.Run) []Message {
+	parcel := 1
+	if q.Parcel != nil {
+		parcel = max(q.Parcel(len(runs)), 1)
+	}
 	out := make([]Message, 0, (len(runs)+parcel-1)/parcel)
 	hints := make([]Hint, len(runs))
 	for i, r := range runs {
@@ -258,7 +267,7 @@ func messages(l *Lane, runs []domain.Run, parcel int) []Message {
 	}
 	for len(hints) > 0 {
 		n := min(parcel, len(hints))
-		out = append(out, Message{Queue: l.Queue, Kind: l.Kind, Hints: hints[:n:n]})
+		out = append(out, Message{Queue: q.Lane.Queue, Kind: q.Lane.Kind, Hints: hints[:n:n]})
 		hints = hints[n:]
 	}
 	return out

@@ -315,6 +315,21 @@ type jobWrites struct {
 	unwait   []uuid.UUID
 	archived map[uuid.UUID]bool // jobs that the transaction archives
 	skipped  int                // instants covered by FiresSkipped
+	direct   *direct            // nil: runs wait for a claim
+	waiting  []string           // queues of those that do
+}
+
+func (w *jobWrites) runs() []domain.Run {
+	if w.direct == nil {
+		return nil
+	}
+	runs := make([]domain.Run, 0, len(w.fires))
+	for _, f := range w.fires {
+		if !w.archived[f.run.JobID] {
+			runs = append(runs, f.run)
+		}
+	}
+	return runs
 }
 
 // fire is an instant that is to get a run.

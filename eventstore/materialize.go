@@ -26,6 +26,8 @@ type Materialized struct {
 	Now     time.Time
 	Full    bool // there may be more due now
 
+	Waiting []string // queues of the runs that wait for a claim
+
 	first uuid.UUID // of the jobs looked at: the one to blame when it is alone
 }
 
@@ -65,19 +67,23 @@ const firesPerJob = 100
 // Materialize decides the instants that are due of up to limit jobs: slot,
 // RunScheduled and due row for those that run, one FiresSkipped for a gap, and
 // the job's watermark, in one transaction. Any number of replicas may call it.
-func (s *Store) Materialize(ctx context.Context, limit int, order Order) (Materialized, error) {
+// What can be claimed directly is, in the same transaction; nil leaves all runs to
+// claims.
+func (s *Store) Materialize(ctx context.Context, limit int, order Order, claims *Direct) (Materialized, error) {
 	var out Materialized
 	err := s.withPartitions(ctx, func(span *span) error {
 		return again(ctx, func() (err error) {
-			out, err = s.materialize(ctx, limit, order, span)
+			out, err = s.materialize(ctx, limit, order, claims, span)
 			return err
 		})
 	})
 	switch {
 	case err == nil || !blamesRow(err) && sqlState(err) != stateTooOld:
 		return out, err
+	case claims != nil: // a run that cannot be claimed is the claimer's to park
+		return s.Materialize(ctx, limit, order, nil)
 	case limit > 1:
-		return s.Materialize(ctx, limit/2, order)
+		return s.Materialize(ctx, limit/2, order, nil)
 	case out.first != uuid.Nil && blamesRow(err):
 		return Materialized{}, s.putOffJob(ctx, out.first, err)
 	}
@@ -97,7 +103,7 @@ func (s *Store) putOffJob(ctx context.Context, job uuid.UUID, cause error) error
 	return fmt.Errorf("job %q cannot be decided, tried again in 20 s: %w", name, cause)
 }
 
-func (s *Store) materialize(ctx context.Context, limit int, order Order, span *span) (out Materialized, err error) {
+func (s *Store) materialize(ctx context.Context, limit int, order Order, claims *Direct, span *span) (out Materialized, err error) {
 	var jobs []jobRow
 	lock := lockDueJobs
 	if order == LatestDueFirst {
@@ -124,6 +130,7 @@ func (s *Store) materialize(ctx context.Context, limit int, order Order, span *s
 		return Materialized{}, err
 	}
 	var w jobWrites
+	w.direct = claims.begin(tx.now)
 	for i := range jobs {
 		if len(w.fires) >= firesPerPass { // the others stay due
 			out.Jobs, out.Full = i, true
@@ -144,6 +151,10 @@ func (s *Store) materialize(ctx context.Context, limit int, order Order, span *s
 	}
 	out.Skipped = w.skipped
 	crashpoint.At(crashpoint.MaterializePostCommit)
+	if err := w.direct.done(); err != nil {
+		return out, err
+	}
+	out.Waiting = w.waiting
 	for _, f := range w.fires {
 		out.Runs = append(out.Runs, f.run)
 	}
@@ -238,6 +249,9 @@ func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span
 	if err := s.insertSlots(ctx, tx, w); err != nil {
 		return err
 	}
+	if err := w.direct.pick(ctx, s, tx, w.runs()); err != nil {
+		return err
+	}
 	var due liveRows
 	for _, f := range w.fires {
 		span.add(f.run.ScheduledAt)
@@ -245,7 +259,9 @@ func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span
 			return err
 		}
 		if !w.archived[f.run.JobID] {
-			due.add(f.run)
+			if w.direct.waits(f.run.ID) {
+				due.add(f.run)
+			}
 			continue
 		}
 		// It came due with the very command that archives its job.
@@ -266,6 +282,10 @@ func (s *Store) writeJobs(ctx context.Context, tx *txn, w *jobWrites, span *span
 		return err
 	}
 	due.queueDue(b)
+	if err := w.direct.queue(ctx, s, tx, b, &w.events); err != nil {
+		return err
+	}
+	w.waiting = append(due.queue.distinct, w.direct.held()...)
 	w.events.queue(b)
 	if w.last != nil {
 		w.last(b)
@@ -286,14 +306,15 @@ func (s *Store) insertSlots(ctx context.Context, tx *txn, w *jobWrites) error {
 	jobs, ids, at, civil := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]time.Time, n), make([]string, n)
 	for i, f := range w.fires {
 		jobs[i], ids[i], at[i], civil[i] = f.run.JobID, f.run.ID, f.run.ScheduledAt, f.civil
+		w.direct.lane(f.run.Queue, f.run.Kind, f.run.ReadyAt)
 	}
 	free := make(map[uuid.UUID]bool, n)
-	err := tx.query(ctx, insertSlots, []any{jobs, at, ids, civil}, func(rows pgx.Rows) error {
+	err := tx.queries(ctx, w.direct.ask(query{insertSlots, []any{jobs, at, ids, civil}, func(rows pgx.Rows) error {
 		var id uuid.UUID
 		err := rows.Scan(&id)
 		free[id] = true
 		return err
-	})
+	}})...)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (w *world) rewind(t *testing.T, job string, d time.Duration) {
 func (w *world) materializeAll(t *testing.T, s *Store) (passes int) {
 	t.Helper()
 	for {
-		m, err := s.Materialize(t.Context(), 100, LongestDueFirst)
+		m, err := s.Materialize(t.Context(), 100, LongestDueFirst, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestReplicasMaterializeEachInstantOnce(t *testing.T) {
 		s := w.open(t, fmt.Sprintf("engine-%d", i+2))
 		g.Go(func() error {
 			for {
-				m, err := s.Materialize(ctx, 100, LongestDueFirst)
+				m, err := s.Materialize(ctx, 100, LongestDueFirst, nil)
 				if err != nil {
 					return err
 				}
@@ -95,7 +95,7 @@ func TestThirtyDaysOfEverySecondNeitherFloodNorStall(t *testing.T) {
 	w.apply(t, busy, quiet)
 	w.rewind(t, "busy", 30*24*time.Hour)
 	w.rewind(t, "quiet", 2*time.Second)
-	if _, err := w.Materialize(t.Context(), 100, LongestDueFirst); err != nil {
+	if _, err := w.Materialize(t.Context(), 100, LongestDueFirst, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := w.count(t, "SELECT count(*) FROM due_runs d JOIN jobs j ON j.id = d.job_id WHERE j.name = 'quiet'"); n < 2 {
@@ -323,7 +323,7 @@ func TestNoErrorInTheServersLog(t *testing.T) {
 		lane := NewLane("default", "noop")
 		g.Go(func() error {
 			for range 40 {
-				if _, err := s.Materialize(ctx, 100, LongestDueFirst); err != nil {
+				if _, err := s.Materialize(ctx, 100, LongestDueFirst, nil); err != nil {
 					return err
 				}
 				got, err := s.Claim(ctx, ClaimRequest{Lane: lane, Limit: 10, Lease: time.Minute}, &memoryOutbox{})

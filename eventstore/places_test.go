@@ -18,10 +18,18 @@ import (
 // fireNow makes the job's instants due and materializes them.
 func (w *world) fireNow(t *testing.T, job string, instants int) {
 	t.Helper()
-	w.exec(t, `UPDATE jobs SET materialized_through = date_trunc('second', now()) - $2 * interval '1 s', next_fire = date_trunc('second', now()) - ($2 - 1) * interval '1 s' WHERE name = $1`, job, instants)
-	if _, err := w.Materialize(t.Context(), 10, LongestDueFirst); err != nil {
+	w.due(t, job, instants)
+	if _, err := w.Materialize(t.Context(), 10, LongestDueFirst, nil); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// due makes so many instants of a job that fires every second due. It waits for
+// the beginning of a second, so that no other comes due before they are decided.
+func (w *world) due(t *testing.T, job string, instants int) {
+	t.Helper()
+	w.exec(t, "SELECT pg_sleep(1 - f) FROM (SELECT extract(epoch FROM clock_timestamp() - date_trunc('second', clock_timestamp())) AS f) x WHERE f > 0.5")
+	w.exec(t, `UPDATE jobs SET materialized_through = date_trunc('second', now()) - $2 * interval '1 s', next_fire = date_trunc('second', now()) - ($2 - 1) * interval '1 s' WHERE name = $1`, job, instants)
 }
 
 func everySecond(name string, overlap domain.Overlap) domain.JobSpec {

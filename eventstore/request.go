@@ -33,6 +33,7 @@ type Requested struct {
 	Created bool // false: the key had its run already
 	Queue   string
 	Kind    string
+	Waits   bool  // for a claim
 	Err     error // *domain.JobRefusal, or why this request alone could not be stored
 }
 
@@ -42,13 +43,19 @@ const MaxAhead = 10 * 365 * 24 * time.Hour
 // Request makes the runs asked for, all in one transaction; a request that
 // cannot be stored is answered with its error and takes no other down with it.
 func (s *Store) Request(ctx context.Context, requests []RunRequest) ([]Requested, error) {
+	return s.RequestAndClaim(ctx, requests, nil)
+}
+
+// RequestAndClaim is Request, and claims directly what can be; nil leaves all runs
+// to claims.
+func (s *Store) RequestAndClaim(ctx context.Context, requests []RunRequest, claims *Direct) ([]Requested, error) {
 	if len(requests) == 0 {
 		return nil, nil
 	}
 	var out []Requested
 	err := s.withPartitions(ctx, func(span *span) error {
 		return again(ctx, func() (err error) {
-			out, err = s.request(ctx, requests, span)
+			out, err = s.request(ctx, requests, claims, span)
 			return err
 		})
 	})
@@ -57,6 +64,8 @@ func (s *Store) Request(ctx context.Context, requests []RunRequest) ([]Requested
 		return out, nil
 	case !blamesRow(err):
 		return nil, err
+	case claims != nil: // a run that cannot be claimed is the claimer's to park
+		return s.RequestAndClaim(ctx, requests, nil)
 	case len(requests) == 1:
 		return []Requested{{Err: fmt.Errorf("request a run of %s: %w", requests[0].Job, err)}}, nil
 	}
@@ -98,7 +107,7 @@ func byKey(a, b asked) int {
 	return cmp.Or(compareIDs(a.job.ID, b.job.ID), cmp.Compare(a.key, b.key), cmp.Compare(a.at, b.at))
 }
 
-func (s *Store) request(ctx context.Context, requests []RunRequest, span *span) ([]Requested, error) {
+func (s *Store) request(ctx context.Context, requests []RunRequest, claims *Direct, span *span) ([]Requested, error) {
 	names := make([]string, 0, 1)
 	for i, r := range requests {
 		if i == 0 || r.Job != requests[i-1].Job {
@@ -136,7 +145,11 @@ func (s *Store) request(ctx context.Context, requests []RunRequest, span *span) 
 		return out, nil
 	}
 	slices.SortFunc(asks, byKey)
-	created, err := s.takeKeys(ctx, tx, asks)
+	direct := claims.begin(tx.now)
+	for _, a := range asks {
+		direct.lane(a.job.Spec.Queue, a.job.Spec.Kind, readyAt(requests[a.at].At, tx.now))
+	}
+	created, err := s.takeKeys(ctx, tx, asks, direct)
 	if err != nil {
 		return nil, err
 	}
@@ -147,9 +160,8 @@ func (s *Store) request(ctx context.Context, requests []RunRequest, span *span) 
 		return out, nil
 	}
 	slices.SortFunc(asks, func(a, b asked) int { return cmp.Compare(a.at, b.at) }) // due in the order of the requests
-	var due liveRows
 	var events eventRows
-	due.grow(created)
+	runs := make([]domain.Run, 0, created)
 	events.grow(created)
 	for _, a := range asks {
 		if !a.created {
@@ -162,23 +174,47 @@ func (s *Store) request(ctx context.Context, requests []RunRequest, span *span) 
 			return nil, err
 		}
 		span.add(run.ReadyAt)
-		due.add(run)
+		runs = append(runs, run)
 		if err := events.add(a.run, run.Version, tx.now, s.meta(r.Meta), e); err != nil {
 			return nil, err
 		}
 	}
+	if err := direct.pick(ctx, s, tx, runs); err != nil {
+		return nil, err
+	}
 	b := &pgx.Batch{}
-	due.queueDue(b)
+	queueWaiting(b, runs, direct)
+	if err := direct.queue(ctx, s, tx, b, &events); err != nil {
+		return nil, err
+	}
 	events.queue(b)
 	if err := tx.commit(ctx, b); err != nil {
 		return nil, conflict(err)
 	}
+	if err := direct.done(); err != nil {
+		return nil, err
+	}
+	held := direct.held()
+	for _, a := range asks {
+		out[a.at].Waits = a.created && (direct.waits(a.run) || slices.Contains(held, a.job.Spec.Queue))
+	}
 	return out, nil
+}
+
+func queueWaiting(b *pgx.Batch, runs []domain.Run, direct *direct) {
+	var due liveRows
+	due.grow(len(runs))
+	for _, r := range runs {
+		if direct.waits(r.ID) {
+			due.add(r)
+		}
+	}
+	due.queueDue(b)
 }
 
 // takeKeys gives every request the run of its key, new or old, and tells how
 // many are new. The requests are in the order of their keys.
-func (s *Store) takeKeys(ctx context.Context, tx *txn, asks []asked) (created int, err error) {
+func (s *Store) takeKeys(ctx context.Context, tx *txn, asks []asked, direct *direct) (created int, err error) {
 	jobs, keys, ids := make([]uuid.UUID, 0, len(asks)), make([]string, 0, len(asks)), make([]uuid.UUID, 0, len(asks))
 	for i := range asks {
 		a := &asks[i]
@@ -189,7 +225,7 @@ func (s *Store) takeKeys(ctx context.Context, tx *txn, asks []asked) (created in
 		jobs, keys, ids = append(jobs, a.job.ID), append(keys, a.key), append(ids, a.run)
 	}
 	var won []uuid.UUID // nil: all
-	err = tx.query(ctx, takeKeys, []any{column(jobs), keys, ids}, func(rows pgx.Rows) error { return rows.Scan(&won) })
+	err = tx.queries(ctx, direct.ask(query{takeKeys, []any{column(jobs), keys, ids}, func(rows pgx.Rows) error { return rows.Scan(&won) }})...)
 	if err != nil {
 		return 0, err
 	}

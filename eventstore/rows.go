@@ -19,12 +19,16 @@ import (
 
 // The era comes from the database, in the statement that appends: a transaction
 // either commits before an era is raised or finds the new one, and in another
-// history than the era's it fails.
+// history than the era's it fails. What the session has verified is asked for
+// here, since a call of the function costs as much as a few events.
 //
 // Index: the primary keys of the partitions; eras_pkey for the era.
 const insertEvents = `
 INSERT INTO events (category, stream_id, version, era, type, schema_version, at, actor, correlation, causation, data)
-SELECT ($3::text[])[coalesce(($4::int[])[i], 1)], ($5::uuid[])[i], coalesce(($6::int[])[i], ($6::int[])[1]), (SELECT daybook_era()),
+SELECT ($3::text[])[coalesce(($4::int[])[i], 1)], ($5::uuid[])[i], coalesce(($6::int[])[i], ($6::int[])[1]), (SELECT coalesce((
+         SELECT CASE WHEN e.log = 'events'::regclass AND e.era || '/' || e.system_identifier || '/' || e.timeline = current_setting('daybook.era_verified', true)
+                     THEN e.era END
+           FROM eras e ORDER BY e.era DESC LIMIT 1), daybook_era())),
        ($7::text[])[coalesce(($8::int[])[i], 1)], $1, coalesce(($9::timestamptz[])[i], ($9::timestamptz[])[1]),
        ($10::text[])[coalesce(($11::int[])[i], 1)], ($12::uuid[])[i], ($13::uuid[])[i], data
   FROM unnest($2::jsonb[]) WITH ORDINALITY AS u(data, i)`

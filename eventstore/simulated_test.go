@@ -64,7 +64,7 @@ func (s *simulation) engine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		m, err := st.Materialize(t.Context(), 100, LongestDueFirst)
+		m, err := st.Materialize(t.Context(), 100, LongestDueFirst, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -67,6 +67,15 @@ func (tx *txn) query(ctx context.Context, sql string, args []any, scan func(pgx.
 	return eachRow(rows, scan)
 }
 
+// queries runs statements inside the transaction in one round trip.
+func (tx *txn) queries(ctx context.Context, queries ...query) error {
+	b := &pgx.Batch{}
+	for _, q := range queries {
+		b.Queue(q.sql, q.args...).Query(func(rows pgx.Rows) error { return eachRow(rows, q.scan) })
+	}
+	return tx.conn.SendBatch(ctx, b).Close()
+}
+
 // commit sends the batch with COMMIT behind it and ends the transaction either
 // way. A connection that breaks meanwhile leaves the outcome unknown.
 func (tx *txn) commit(ctx context.Context, b *pgx.Batch) error {

@@ -71,7 +71,7 @@ func (h *history) step(t *testing.T) {
 		if len(h.all) > 0 {
 			h.ask(t, cancel(h.all[pick(len(h.all))], "random"))
 		}
-		if _, err := h.Materialize(t.Context(), 10, eventstore.LongestDueFirst); err != nil {
+		if _, err := h.Materialize(t.Context(), 10, eventstore.LongestDueFirst, nil); err != nil {
 			t.Error(err)
 		}
 	}

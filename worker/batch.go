@@ -19,6 +19,7 @@ const (
 	manyItems  = 64
 	manyPace   = 50 * time.Millisecond // of a request of so many items
 	fewPace    = 5 * time.Millisecond  // of any other
+	outcomeGap = 10 * time.Millisecond // between outcomes, while slots are free: so long, nobody waits for theirs
 )
 
 var errClosed = errors.New("the worker has stopped")
@@ -35,7 +36,11 @@ type batcher[R any] struct {
 	mu      sync.Mutex
 	waiting []*entry[R]
 	flights int
-	second  time.Time // when another request may leave beside the one that is under way
+	second  time.Time     // when another request may leave beside the one that is under way
+	gap     time.Duration // between requests that are not large,
+	patient func() bool   // while this holds
+	next    time.Time     // no request leaves before
+	held    bool          // a timer launches then
 }
 
 type entry[R any] struct {
@@ -84,7 +89,7 @@ func (b *batcher[R]) post(items [][]byte, then func(i int, a answer[R])) {
 		b.waiting = append(b.waiting, &entry[R]{item: item, then: func(a answer[R]) { then(i, a) }})
 	}
 	b.launch()
-	refused := b.flights == 0 // the group takes nothing more
+	refused := b.flights == 0 && !b.held // the group takes nothing more
 	if refused {
 		clear(b.waiting[before:])
 		b.waiting = b.waiting[:before]
@@ -99,12 +104,37 @@ func (b *batcher[R]) post(items [][]byte, then func(i int, a answer[R])) {
 
 // launch begins a flight if there may be one more. The caller holds mu.
 func (b *batcher[R]) launch() {
-	if len(b.waiting) == 0 || b.flights == maxFlights || b.flights > 0 && time.Now().Before(b.second) {
+	if len(b.waiting) == 0 || b.flights == maxFlights || b.flights > 0 && time.Now().Before(b.second) || b.hold() {
 		return
 	}
 	if b.group.start(b.fly) {
 		b.flights++
 	}
+}
+
+// hold reports whether it is too early for a request, and sees to it that it is made. The caller holds mu.
+func (b *batcher[R]) hold() bool {
+	wait := time.Until(b.next)
+	if wait <= 0 || len(b.waiting) >= manyItems || !b.patient() {
+		return false
+	}
+	if !b.held {
+		b.held = true
+		time.AfterFunc(wait, func() {
+			b.mu.Lock()
+			b.held = false
+			b.launch()
+			var refused []*entry[R]
+			if b.flights == 0 && !b.held { // the group takes nothing more
+				refused, b.waiting = b.waiting, nil
+			}
+			b.mu.Unlock()
+			for _, e := range refused {
+				e.answer(answer[R]{err: errClosed})
+			}
+		})
+	}
+	return true
 }
 
 func (b *batcher[R]) fly() {
@@ -122,6 +152,10 @@ func (b *batcher[R]) fly() {
 func (b *batcher[R]) take() []*entry[R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.waiting) > 0 && b.hold() {
+		b.flights--
+		return nil
+	}
 	var batch []*entry[R]
 	size, n := len(b.prefix), 0
 	for _, e := range b.waiting {
@@ -141,6 +175,7 @@ func (b *batcher[R]) take() []*entry[R] {
 		b.flights--
 		return nil
 	}
+	b.next = time.Now().Add(b.gap)
 	pace := fewPace
 	if len(batch) >= manyItems {
 		pace = manyPace
@@ -171,11 +206,15 @@ func (b *batcher[R]) send(batch []*entry[R]) {
 		if err == nil {
 			a.result = results[i]
 		}
-		if e.then != nil {
-			e.then(a)
-		} else {
-			e.done <- a
-		}
+		e.answer(a)
+	}
+}
+
+func (e *entry[R]) answer(a answer[R]) {
+	if e.then != nil {
+		e.then(a)
+	} else {
+		e.done <- a
 	}
 }
 

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/daybookhq/daybook/worker/protocol"
 )
@@ -35,6 +37,12 @@ func (e *echo) call(_ context.Context, op string, request []byte) ([]byte, error
 		return e.reply(op, request)
 	}
 	return json.Marshal(protocol.Reply[json.RawMessage]{Results: req.Items})
+}
+
+func (e *echo) seen() []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.sizes)
 }
 
 func newEcho(ctx context.Context, e *echo) (*batcher[json.RawMessage], *group) {
@@ -105,6 +113,65 @@ func TestPostedItemsAreAnswered(t *testing.T) {
 		b.post(items[:2], then)
 		if len(heard) != 2 || !errors.Is(heard[0], errClosed) || !errors.Is(heard[1], errClosed) {
 			t.Errorf("a closed batcher said %v", heard)
+		}
+	})
+}
+
+// With a gap the first item leaves at once, what follows within the gap leaves together at its end, nothing waits when there
+// are many or when slots are needed, and what is held when the worker stops is told so.
+func TestGapBetweenRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &echo{}
+		b, g := newEcho(t.Context(), e)
+		patient := true
+		b.gap, b.patient = 10*time.Millisecond, func() bool { return patient }
+		answers, refused := 0, 0
+		var mu sync.Mutex
+		heard := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return answers
+		}
+		post := func(n int) {
+			b.post(slices.Repeat([][]byte{[]byte(`{}`)}, n), func(_ int, a answer[json.RawMessage]) {
+				mu.Lock()
+				defer mu.Unlock()
+				answers++
+				if a.err != nil {
+					refused++
+				}
+			})
+			synctest.Wait()
+		}
+		post(1)
+		time.Sleep(time.Millisecond)
+		post(1)
+		post(2)
+		if !slices.Equal(e.seen(), []int{1}) || heard() != 1 {
+			t.Errorf("requests of %v at once, %d answers, want one of 1", e.seen(), heard())
+		}
+		time.Sleep(9 * time.Millisecond)
+		synctest.Wait()
+		if !slices.Equal(e.seen(), []int{1, 3}) || heard() != 4 {
+			t.Errorf("requests of %v after the gap, %d answers, want 1 and 3", e.seen(), heard())
+		}
+		post(manyItems)
+		if !slices.Equal(e.seen(), []int{1, 3, manyItems}) {
+			t.Errorf("requests of %v: many were held back", e.seen())
+		}
+		patient = false
+		if post(1); !slices.Equal(e.seen(), []int{1, 3, manyItems, 1}) {
+			t.Errorf("requests of %v: one was held back that a slot depends on", e.seen())
+		}
+		patient = true
+		post(2)
+		g.close()
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if answers != 4+manyItems+1+2 || refused != 2 {
+			t.Errorf("%d answers, %d refused, want those 2 that were held when the worker stopped", answers, refused)
 		}
 	})
 }

@@ -84,6 +84,7 @@ func newSession(ctx context.Context, w *Worker, conn *nats.Conn) (*session, erro
 	const items = `{"items":[`
 	s.starts = newBatcher[protocol.StartResult](s.rpc, &s.group, s.caller, protocol.OpStart, `{"worker_id":`+string(workerID)+`,"items":[`)
 	s.completes = newBatcher[protocol.Result](s.rpc, &s.group, s.caller, protocol.OpComplete, items)
+	s.completes.gap, s.completes.patient = outcomeGap, s.slots.plenty
 	s.snoozes = newBatcher[protocol.Result](s.rpc, &s.group, s.caller, protocol.OpSnooze, items)
 	s.releases = newBatcher[protocol.Result](s.rpc, &s.group, s.caller, protocol.OpRelease, items)
 	s.fails = newBatcher[protocol.FailResult](s.rpc, &s.group, s.caller, protocol.OpFail, items)

@@ -66,6 +66,13 @@ func (s *slots) leave() {
 	s.mu.Unlock()
 }
 
+// plenty reports whether half of the slots are free.
+func (s *slots) plenty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return 2*s.running <= s.total
+}
+
 // reserve waits for free slots and takes 1 to want of them, a fair share if others wait too; 0 when ctx ends.
 func (s *slots) reserve(ctx context.Context, want int, hot bool) int {
 	w := &waiter{max(want, 1), hot, make(chan int, 1)}

@@ -225,12 +225,15 @@ func TestMaterialize(t *testing.T) {
 	s.StartAt = &ago
 	w.must(w.straight.CommandJobs(t.Context(), []eventstore.JobCommand{{Name: "tick", Do: domain.ApplyJob{Spec: s}}}))
 	w.exec("UPDATE jobs SET materialized_through = $2, next_fire = $2::timestamptz + interval '1 second' WHERE name = $1", "tick", ago)
-	w.lose("COMMIT", func() error { _, err := w.cut.Materialize(t.Context(), 10, eventstore.LongestDueFirst); return err })
+	w.lose("COMMIT", func() error {
+		_, err := w.cut.Materialize(t.Context(), 10, eventstore.LongestDueFirst, nil)
+		return err
+	})
 	made := w.count("SELECT count(*) FROM run_slots")
 	if made < 5 {
 		t.Fatalf("%d instants were decided", made)
 	}
-	if _, err := w.cut.Materialize(t.Context(), 10, eventstore.LongestDueFirst); err != nil {
+	if _, err := w.cut.Materialize(t.Context(), 10, eventstore.LongestDueFirst, nil); err != nil {
 		t.Fatal(err)
 	}
 	w.same("run_slots", "SELECT count(*) FROM run_slots", "SELECT count(DISTINCT scheduled_at) FROM run_slots")

@@ -16,6 +16,9 @@ const (
 	ClaimPreCommit
 	ClaimPostCommit // the pack is not handed over to the relay
 
+	DirectPreCommit // runs are made and claimed in one transaction
+	DirectPostCommit
+
 	RelayPostPoll    // packs are leased and not in memory yet
 	RelayPrePublish  // nothing is out
 	RelayPostPublish // everything is out and nothing recorded
@@ -64,6 +67,9 @@ var table = [count]struct {
 	ClaimPostSelect: {"claim.post_select", true},
 	ClaimPreCommit:  {"claim.pre_commit", false},
 	ClaimPostCommit: {"claim.post_commit", true},
+
+	DirectPreCommit:  {"direct.pre_commit", false},
+	DirectPostCommit: {"direct.post_commit", true},
 
 	RelayPostPoll:    {"relay.post_poll", true},
 	RelayPrePublish:  {"relay.pre_publish", true},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,7 @@ type claimer struct {
 	recount *atomic.Bool // a worker said something new
 	starved *atomic.Bool // a slot that becomes free is news: the last step had too few, or is under way
 
+	mu      sync.Mutex    // held by who spends credit: a step, or a direct claim
 	book    *ledger       // nil: count first
 	asked   time.Time     // when it was made, by this process's clock
 	counted time.Time     // and by the database's
@@ -57,6 +59,8 @@ const (
 // the next run comes due.
 func (c *claimer) Step(ctx context.Context) (did bool, next time.Duration, err error) {
 	sleep(ctx, time.Until(c.rest))
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.starved.Store(true) // before the slots are counted
 	c.short = false
 	book, err := c.ledger(ctx)
@@ -125,18 +129,8 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 		}
 		return false, claimPoll, nil // a finished run wakes the claimer
 	}
-	l := c.lanes[lane]
-	if l == nil {
-		l = eventstore.NewLane(lane.Queue, lane.Kind)
-		c.lanes[lane] = l
-	}
 	began := time.Now()
-	var together func(runs int) int
-	if c.lengths.short(lane, began) {
-		workers, slots := book.servers(lane)
-		together = func(runs int) int { return parcel(runs, workers, slots) }
-	}
-	got, err := c.store.Claim(ctx, eventstore.ClaimRequest{Lane: l, Limit: n, Lease: c.lease, Parcel: together}, c.outbox)
+	got, err := c.store.Claim(ctx, c.request(lane, n), c.outbox)
 	if parked, ok := errors.AsType[*eventstore.ParkedError](err); ok {
 		c.metrics.parked.Inc()
 		c.log.ErrorContext(ctx, "run cannot be claimed and is parked", "run_id", parked.Run, "error", parked.Reason)
@@ -166,6 +160,21 @@ func (c *claimer) claimLane(ctx context.Context, lane eventstore.WorkerLane, boo
 		return did, heldPause, nil
 	}
 	return did, max(got.Until-time.Since(began), time.Millisecond), nil
+}
+
+// request is a claim of up to n runs of the lane.
+func (c *claimer) request(lane eventstore.WorkerLane, n int) eventstore.ClaimRequest {
+	l := c.lanes[lane]
+	if l == nil {
+		l = eventstore.NewLane(lane.Queue, lane.Kind)
+		c.lanes[lane] = l
+	}
+	q := eventstore.ClaimRequest{Lane: l, Limit: n, Lease: c.lease}
+	if c.lengths.short(lane, time.Now()) {
+		workers, slots := c.book.servers(lane)
+		q.Parcel = func(runs int) int { return parcel(runs, workers, slots) }
+	}
+	return q
 }
 
 // replace asks runs to stop whose place a later instant waits for. If this

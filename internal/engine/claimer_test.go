@@ -29,7 +29,7 @@ func newBooks(t *testing.T) *books {
 	t.Helper()
 	b := &books{cluster: newCluster(t), lanes: []protocol.Lane{{Queue: "default", Kind: "noop"}}}
 	b.e = b.newEngine("engine-1", topology())
-	b.c = b.e.newClaimer()
+	b.c = b.e.claimer
 	b.background("service", b.e.service.Run)
 	b.apply(noop("report"))
 	return b

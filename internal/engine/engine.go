@@ -71,6 +71,7 @@ type Engine struct {
 	waker     *natsjs.Waker
 	publisher *natsjs.Publisher
 	lanes     *laneKeeper
+	claimer   *claimer
 
 	wakeClaims, wakeFires, wakeLanes, wakeViews chan struct{}
 
@@ -118,6 +119,10 @@ func New(c Config) (*Engine, error) {
 	}
 	if err := e.newParts(); err != nil {
 		return nil, err
+	}
+	e.claimer = e.newClaimer()
+	if c.Roles.Engine {
+		e.service.requests.do = e.claimer.requestRuns
 	}
 	return e, nil
 }
@@ -234,9 +239,10 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 func (e *Engine) startEngine(start func(string, chan struct{}, step)) {
-	m := &materializer{store: e.c.Store, batch: materializeBatch, poll: e.firePoll, due: e.Due, log: e.c.Logger, metrics: e.metrics}
+	c := e.claimer
+	m := &materializer{store: e.c.Store, claims: c, batch: materializeBatch, poll: e.firePoll, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("materializer", e.wakeFires, m.Step)
-	start("claimer", e.wakeClaims, e.newClaimer().Step)
+	start("claimer", e.wakeClaims, c.Step)
 	r := &reaper{store: e.c.Store, batch: reapBatch, every: ReapInterval, due: e.Due, log: e.c.Logger, metrics: e.metrics}
 	start("reaper", nil, r.Step)
 	start("waiting", nil, r.nudge)

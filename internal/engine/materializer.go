@@ -11,6 +11,7 @@ import (
 // materializer turns due instants into runs.
 type materializer struct {
 	store   *eventstore.Store
+	claims  *claimer
 	batch   int
 	poll    time.Duration
 	due     func(queue string) // runs of the queue came due
@@ -33,17 +34,18 @@ const (
 func (m *materializer) Step(ctx context.Context) (did bool, next time.Duration, err error) {
 	m.passes++
 	began := time.Now()
-	got, err := m.store.Materialize(ctx, m.batch, eventstore.Order(m.passes%2 == 0))
+	claims := m.claims.direct(ctx)
+	got, err := m.store.Materialize(ctx, m.batch, eventstore.Order(m.passes%2 == 0), claims)
+	replaceErr := m.claims.spent(ctx, claims, time.Since(began), err)
 	if err != nil {
 		return false, 0, err
 	}
 	m.metrics.materialized(got)
-	woken := map[string]bool{}
-	for _, r := range got.Runs {
-		if !woken[r.Queue] {
-			woken[r.Queue] = true
-			m.due(r.Queue)
-		}
+	for _, queue := range got.Waiting {
+		m.due(queue)
+	}
+	if replaceErr != nil {
+		return true, 0, replaceErr
 	}
 	if got.Full {
 		return true, 0, nil

@@ -9,11 +9,13 @@ import (
 
 // A message may carry several runs, which saves the broker and the worker most
 // of what a message costs. They travel to one worker and are acknowledged
-// together, so that is done only while it cannot matter: the lane has a backlog,
-// its runs are short, and every worker still gets several messages.
+// together, so that is done only while it cannot matter: the lane's runs are short,
+// and of a backlog every worker still gets several messages. A few that come due
+// together are begun together, too: each message begins a transaction of its own.
 const (
 	maxParcel     = 50
 	parcelsEach   = 4                      // messages a worker, if the runs suffice
+	fewTogether   = 12                     // so many share their messages among the workers, one for each
 	shortRun      = 100 * time.Millisecond // longer ones travel alone
 	forgetLengths = time.Minute            // of a lane that ended no run since
 )
@@ -57,5 +59,7 @@ func (l *lengths) short(lane eventstore.WorkerLane, now time.Time) bool {
 // parcel is how many of n runs of a lane may travel together to so many workers,
 // the smallest of which has so many slots.
 func parcel(n, workers, slots int) int {
-	return max(1, min(n/max(parcelsEach*workers, 1), slots, maxParcel))
+	workers = max(workers, 1)
+	few := divideUp(min(n, fewTogether), workers)
+	return max(1, min(max(n/(parcelsEach*workers), few), slots, maxParcel))
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/daybookhq/daybook/eventstore"
 )
 
-func TestRunsTravelTogetherOnlyFromABacklog(t *testing.T) {
+func TestHowManyRunsTravelTogether(t *testing.T) {
 	for _, c := range []struct {
 		what                       string
 		runs, workers, slots, want int
 	}{
 		{"one run", 1, 1, 1000, 1},
-		{"a few runs", 3, 1, 1000, 1},
+		{"a few runs share a message", 3, 1, 1000, 3},
+		{"a few runs for several workers are shared out", 12, 4, 1000, 3},
 		{"a backlog for one worker", 2000, 1, 2000, maxParcel},
 		{"many workers get several messages each", 100, 10, 100, 2},
 		{"never more than a worker's slots", 2000, 1, 8, 8},

@@ -106,7 +106,7 @@ func (v *Service) Enqueue(ctx context.Context, actor string, items []protocol.En
 			continue
 		}
 		out[i] = protocol.EnqueueResult{RunID: r.RunID, Created: r.Created}
-		if r.Created {
+		if r.Waits {
 			v.due(r.Queue)
 		}
 	}

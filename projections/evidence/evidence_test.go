@@ -78,7 +78,7 @@ func (w *world) since(t *testing.T, name string, at time.Time) {
 func (w *world) materialize(t *testing.T) {
 	t.Helper()
 	for {
-		m, err := w.Materialize(t.Context(), 100, eventstore.LongestDueFirst)
+		m, err := w.Materialize(t.Context(), 100, eventstore.LongestDueFirst, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,7 +85,7 @@ func newWorld(t *testing.T) *world {
 	w.job(t, "report", domain.OverlapAllow)
 	w.job(t, "busy", domain.OverlapSkip)
 	for {
-		m, err := w.Materialize(t.Context(), 100, eventstore.LongestDueFirst)
+		m, err := w.Materialize(t.Context(), 100, eventstore.LongestDueFirst, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
