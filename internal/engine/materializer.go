@@ -24,7 +24,7 @@ const (
 	materializeBatch = 500
 	// After a pass the instants of the next few milliseconds gather: each pass, and
 	// the claim, starts and outcomes that follow it, costs commits.
-	passGap = 4 * time.Millisecond
+	passGap = 2 * time.Millisecond
 	// materializePoll is the longest it sleeps: a job that was applied without a
 	// wake-up, or with one that was lost, is found after this.
 	materializePoll = time.Second
