@@ -55,8 +55,11 @@ func (l *lane) run(ctx context.Context) {
 			retry.sleep(ctx)
 			continue
 		}
+		// A lane that has all slots to itself asks for as much as it can take, once, and is sent what comes. With others
+		// beside it, it asks for one message, and when that has come for what else there is.
+		alone := l.s.slots.alone()
 		want := 1
-		if hot {
+		if hot || alone {
 			want = min(l.s.cfg.Slots, maxPull*l.perMessage)
 		}
 		units := l.s.slots.reserve(ctx, want, hot)
@@ -64,7 +67,7 @@ func (l *lane) run(ctx context.Context) {
 			return
 		}
 		var wait time.Duration
-		if !hot {
+		if !hot || alone {
 			wait = l.s.slots.wait()
 		}
 		got, err := l.puller.pull(ctx, protocol.DispatchStream, l.name, max(1, units/l.perMessage), wait, l.receive)

@@ -206,3 +206,24 @@ func TestReplyThatDoesNotFitIsAskedForInParts(t *testing.T) {
 		t.Error("no batch was too large: the test shows nothing")
 	}
 }
+
+// A lane that has the worker to itself does not ask anew for each message.
+func TestPullsOfALaneAloneAreFewerThanItsMessages(t *testing.T) {
+	e := newEngine(t).serveNATS()
+	var pulls atomic.Int64
+	e.subscribe(e.conn, "$JS.API.CONSUMER.MSG.NEXT.>", func(*nats.Msg) { pulls.Add(1) })
+	e.sync()
+	w := e.worker(func(c *worker.Config) { c.Slots = 100 })
+	worker.Handle(w, kind, func(context.Context, worker.Run[struct{}]) error { return nil })
+	e.start(w)
+	const messages = 40
+	for i := range messages {
+		if end := e.ended(e.run(fmt.Sprint(i), "{}")); end != "complete" {
+			t.Fatalf("ended with %s", end)
+		}
+	}
+	e.sync()
+	if n := pulls.Load(); n == 0 || n >= messages {
+		t.Errorf("%d pulls for %d messages, one after the other", n, messages)
+	}
+}

@@ -66,6 +66,13 @@ func (s *slots) leave() {
 	s.mu.Unlock()
 }
 
+// alone reports whether one lane has all slots to itself.
+func (s *slots) alone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pullers == 1
+}
+
 // plenty reports whether half of the slots are free.
 func (s *slots) plenty() bool {
 	s.mu.Lock()
