@@ -88,6 +88,17 @@ const shareJobs = `SELECT ` + jobColumns + ` FROM jobs WHERE name = ANY($1) ORDE
 // Index: run_keys_pkey.
 const takeKeys = `SELECT daybook_take_keys($1, $2, $3)`
 
+// For a few the function costs more than looking for each. The keys come in their
+// order here, too.
+//
+// Index: run_keys_pkey.
+const takeFewKeys = `
+INSERT INTO run_keys (job_id, key, run_id, requested_at)
+SELECT coalesce(($1::uuid[])[i], ($1::uuid[])[1]), k, ($3::uuid[])[i], now() FROM unnest($2::text[]) WITH ORDINALITY AS u(k, i)
+ON CONFLICT DO NOTHING RETURNING run_id`
+
+const fewKeys = 16
+
 // A later statement than the insert, so that it sees who won the conflict.
 // Index: run_keys_pkey.
 const selectKeys = `
@@ -225,9 +236,21 @@ func (s *Store) takeKeys(ctx context.Context, tx *txn, asks []asked, direct *dir
 		jobs, keys, ids = append(jobs, a.job.ID), append(keys, a.key), append(ids, a.run)
 	}
 	var won []uuid.UUID // nil: all
-	err = tx.queries(ctx, direct.ask(query{takeKeys, []any{column(jobs), keys, ids}, func(rows pgx.Rows) error { return rows.Scan(&won) }})...)
-	if err != nil {
+	take := query{takeKeys, []any{column(jobs), keys, ids}, func(rows pgx.Rows) error { return rows.Scan(&won) }}
+	if len(keys) <= fewKeys {
+		won = make([]uuid.UUID, 0, fewKeys)
+		take.sql, take.scan = takeFewKeys, func(rows pgx.Rows) error {
+			var id uuid.UUID
+			err := rows.Scan(&id)
+			won = append(won, id)
+			return err
+		}
+	}
+	if err := tx.queries(ctx, direct.ask(take)...); err != nil {
 		return 0, err
+	}
+	if len(won) == len(ids) {
+		won = nil
 	}
 	type keyed struct {
 		job uuid.UUID
