@@ -80,7 +80,10 @@ type CPU struct {
 	Broker   float64 `json:"broker"`
 	Worker   float64 `json:"worker"`
 	Total    float64 `json:"total"`
-	Other    float64 `json:"other"` // everything else on the machine; distrust a rate beside which it is not small
+	// Everything else on the machine, and what the host of a virtual machine gave to
+	// others: distrust a rate and a latency beside which one of them is not small.
+	Other  float64 `json:"other"`
+	Stolen float64 `json:"stolen"`
 }
 
 func (c *CPU) String() string {
@@ -88,6 +91,13 @@ func (c *CPU) String() string {
 		return ""
 	}
 	return fmt.Sprintf("%.0f + %.0f + %.0f + %.0f = %.0f", c.Database, c.Engine, c.Broker, c.Worker, c.Total)
+}
+
+func (c *CPU) text(part func(CPU) float64) string {
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", part(*c))
 }
 
 func noopJob() domain.JobSpec {

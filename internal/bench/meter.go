@@ -9,7 +9,7 @@ import (
 type reading struct {
 	at                               time.Time
 	database, engine, broker, worker time.Duration
-	busy                             time.Duration
+	busy, stolen                     time.Duration
 	wal                              int64
 }
 
@@ -17,7 +17,8 @@ func (r *rig) read(ctx context.Context) (m reading, err error) {
 	if err := r.watch.QueryRow(ctx, "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").Scan(&m.wal); err != nil {
 		return m, err
 	}
-	m.at, m.busy = time.Now(), busy()
+	m.at = time.Now()
+	m.busy, m.stolen = busy()
 	m.database = ServerTime(r.postmaster)
 	m.engine, m.broker = processor(r.engine.pid()), processor(r.broker.pid())
 	if r.worker != nil {
@@ -37,6 +38,7 @@ func (r *rig) fill(res *Result, from, to reading, runs int) {
 			Broker: per(to.broker - from.broker), Worker: per(to.worker - from.worker)}
 		c.Total = round(c.Database+c.Engine+c.Broker+c.Worker, 1)
 		c.Other = max(0, round(per(to.busy-from.busy)-c.Total, 1))
+		c.Stolen = per(to.stolen - from.stolen)
 		res.CPU = c
 		res.PeakRSS = map[string]int64{"engine": peakRSS(r.engine.pid()), "broker": peakRSS(r.broker.pid())}
 		if r.worker != nil {

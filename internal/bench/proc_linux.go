@@ -64,22 +64,24 @@ func parentOf(pid int) (parent int, name string) {
 	return parent, strings.TrimSpace(string(b))
 }
 
-// busy is the time that all processors of the machine have worked so far.
-func busy() time.Duration {
+// busy is the time that all processors of the machine have worked so far; stolen is
+// that in which they would have, and the host of a virtual machine let others work.
+func busy() (worked, stolen time.Duration) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	line, _, _ := strings.Cut(string(b), "\n")
-	f := strings.Fields(line)
-	var sum time.Duration
-	for i, v := range f {
-		if i >= 1 && i <= 8 && i != 4 && i != 5 { // idle, iowait; guests are counted in user
-			n, _ := strconv.ParseInt(v, 10, 64)
-			sum += time.Duration(n) * tick
+	for i, v := range strings.Fields(line) {
+		n, _ := strconv.ParseInt(v, 10, 64)
+		switch i {
+		case 1, 2, 3, 6, 7: // user, nice, system, irq, softirq; guests are counted in user
+			worked += time.Duration(n) * tick
+		case 8:
+			stolen = time.Duration(n) * tick
 		}
 	}
-	return sum
+	return worked, stolen
 }
 
 // peakRSS is the most memory that the process has had resident.

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -24,12 +23,8 @@ func Table(rep Report) (titles []string, rows [][]string) {
 		{"p99.9 ms", func(r Result) string { return millis(r.P999) }},
 		{"max ms", func(r Result) string { return millis(r.Max) }},
 		{"µs/run: database + engine + broker + worker", func(r Result) string { return r.CPU.String() }},
-		{"others", func(r Result) string {
-			if r.CPU == nil {
-				return ""
-			}
-			return fmt.Sprintf("%.0f", r.CPU.Other)
-		}},
+		{"others", func(r Result) string { return r.CPU.text(func(c CPU) float64 { return c.Other }) }},
+		{"stolen", func(r Result) string { return r.CPU.text(func(c CPU) float64 { return c.Stolen }) }},
 		{"WAL B/run", func(r Result) string { return number(float64(r.WAL)) }},
 		{"engine MB", func(r Result) string { return number(float64(r.PeakRSS["engine"] >> 20)) }},
 		{"worker MB", func(r Result) string { return number(float64(r.PeakRSS["worker"] >> 20)) }},
