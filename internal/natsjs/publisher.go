@@ -12,7 +12,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/daybookhq/daybook/domain"
@@ -37,10 +36,9 @@ const (
 // message's UUID is not sent.
 type Publisher struct {
 	nc      *nats.Conn
-	js      jetstream.JetStream
+	acks    *acks
 	timeout time.Duration
 	slots   *semaphore.Weighted
-	options []jetstream.PublishOpt
 
 	mu    sync.Mutex
 	calls map[chan struct{}]struct{} // closed when the call of Publish returns
@@ -49,25 +47,16 @@ type Publisher struct {
 // NewPublisher returns a publisher on nc, which stays the caller's to close. timeout bounds a call of Publish; 0
 // means 5 seconds.
 func NewPublisher(nc *nats.Conn, timeout time.Duration) (*Publisher, error) {
-	timeout = cmp.Or(timeout, domain.DefaultPublish)
-	// The client's own timeout settles futures that a closed connection leaves behind. Its cap must never stall a
-	// call, because a stall does not end with the context, so it lies above ours.
-	js, err := jetstream.New(nc,
-		jetstream.WithPublishAsyncTimeout(timeout),
-		jetstream.WithPublishAsyncMaxPending(4*maxInFlight))
+	acks, err := newAcks(nc)
 	if err != nil {
 		return nil, fmt.Errorf("JetStream publisher: %w", err)
 	}
 	return &Publisher{
 		nc:      nc,
-		js:      js,
-		timeout: timeout,
+		acks:    acks,
+		timeout: cmp.Or(timeout, domain.DefaultPublish),
 		slots:   semaphore.NewWeighted(maxInFlight),
-		options: []jetstream.PublishOpt{
-			jetstream.WithRetryAttempts(0), // the client's own, after "no responders", go out late and out of order
-			jetstream.WithStallWait(timeout + time.Second),
-		},
-		calls: make(map[chan struct{}]struct{}),
+		calls:   make(map[chan struct{}]struct{}),
 	}, nil
 }
 
@@ -94,13 +83,6 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// sent is a message on its way.
-type sent struct {
-	ack        jetstream.PubAckFuture
-	subject    string
-	generation int64
-}
-
 func (p *Publisher) publishWave(ctx context.Context, topic string, messages []*message.Message, fail func(int, error)) {
 	// Slots are taken for the whole wave at once: two calls taking them one by one could wait for each other.
 	if err := p.slots.Acquire(ctx, int64(len(messages))); err != nil {
@@ -111,63 +93,41 @@ func (p *Publisher) publishWave(ctx context.Context, topic string, messages []*m
 	}
 	defer p.slots.Release(int64(len(messages)))
 
-	flight := make([]sent, len(messages))
+	flight := p.acks.depart(len(messages))
+	subjects, generations := make([]string, len(messages)), make([]int64, len(messages))
 	for i, m := range messages {
 		msg, generation, err := encode(topic, m)
 		if err == nil {
-			flight[i] = sent{subject: msg.Subject, generation: generation}
-			flight[i].ack, err = p.send(ctx, msg)
+			subjects[i], generations[i] = msg.Subject, generation
+			msg.Reply = flight.reply(i)
+			err = p.send(ctx, msg)
 		}
 		if err != nil {
 			fail(i, err)
+			subjects[i] = ""
+			flight.settle(i, answer{}) // nobody answers
 		}
 	}
-	for i, s := range flight {
-		if s.ack == nil {
-			continue
-		}
-		if err := p.await(ctx, s); err != nil {
-			fail(i, fmt.Errorf("publish to %s: %w", s.subject, err))
+	for i, a := range flight.land(ctx) {
+		switch {
+		case subjects[i] == "":
+		case a.err != nil:
+			fail(i, fmt.Errorf("publish to %s: %w", subjects[i], p.explain(subjects[i], a.err)))
+		case a.duplicate && generations[i] > 0:
+			fail(i, fmt.Errorf("publish to %s: generation %d: %w", subjects[i], generations[i], ErrDuplicate))
 		}
 	}
 }
 
-func (p *Publisher) send(ctx context.Context, msg *nats.Msg) (jetstream.PubAckFuture, error) {
+func (p *Publisher) send(ctx context.Context, msg *nats.Msg) error {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("publish to %s: not sent: %w", msg.Subject, context.Cause(ctx))
+		return fmt.Errorf("publish to %s: not sent: %w", msg.Subject, context.Cause(ctx))
 	}
 	if !p.nc.IsConnected() {
-		return nil, fmt.Errorf("publish to %s: not sent: %w", msg.Subject, nats.ErrDisconnected)
+		return fmt.Errorf("publish to %s: not sent: %w", msg.Subject, nats.ErrDisconnected)
 	}
-	ack, err := p.js.PublishMsgAsync(msg, p.options...)
-	if err != nil {
-		return nil, fmt.Errorf("publish to %s: %w", msg.Subject, err)
-	}
-	return ack, nil
-}
-
-func (p *Publisher) await(ctx context.Context, s sent) error {
-	var ack *jetstream.PubAck
-	var err error
-	ok, failed := s.ack.Ok(), s.ack.Err()
-	select {
-	case ack = <-ok:
-	case err = <-failed:
-	case <-ctx.Done():
-		select { // an answer that is there counts, however late it is looked at
-		case ack = <-ok:
-		case err = <-failed:
-		default:
-			err = fmt.Errorf("%w: %w", ErrNoAck, context.Cause(ctx))
-		}
-	}
-	switch {
-	case errors.Is(err, jetstream.ErrAsyncPublishTimeout):
-		return p.explain(s.subject, fmt.Errorf("%w: %w", ErrNoAck, err))
-	case err != nil:
-		return p.explain(s.subject, err)
-	case ack.Duplicate && s.generation > 0:
-		return fmt.Errorf("generation %d: %w", s.generation, ErrDuplicate)
+	if err := p.nc.PublishMsg(msg); err != nil {
+		return fmt.Errorf("publish to %s: %w", msg.Subject, err)
 	}
 	return nil
 }
