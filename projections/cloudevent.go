@@ -8,8 +8,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/google/uuid"
-
 	"github.com/daybookhq/daybook/domain"
 	"github.com/daybookhq/daybook/eventstore"
 )
@@ -39,12 +37,43 @@ const cloudEventTime = "2006-01-02T15:04:05.000000Z"
 
 // NewCloudEvent makes the form in which an event leaves the log.
 func NewCloudEvent(deployment string, r eventstore.Recorded) CloudEvent {
+	return newCloudEvents(deployment).event(r)
+}
+
+// cloudEvents makes many. What they have in common with the one before, or with
+// others of their type, is not made again.
+type cloudEvents struct {
+	deployment string
+	era        int
+	source     string
+	at         time.Time
+	time       string
+	kinds      map[eventKind]eventNames
+}
+
+type eventKind struct {
+	category domain.Category
+	typ      string
+	schema   int
+}
+
+type eventNames struct{ typ, token string }
+
+func newCloudEvents(deployment string) *cloudEvents {
+	return &cloudEvents{deployment: deployment, kinds: map[eventKind]eventNames{}}
+}
+
+func (c *cloudEvents) event(r eventstore.Recorded) CloudEvent {
+	if c.source == "" || c.era != r.Era {
+		c.era, c.source = r.Era, "/daybook/"+c.deployment+"/"+strconv.Itoa(r.Era)
+	}
+	if c.time == "" || !c.at.Equal(r.At) {
+		c.at, c.time = r.At, r.At.UTC().Truncate(time.Microsecond).Format(cloudEventTime)
+	}
 	stream, version := r.StreamID.String(), strconv.Itoa(r.Version)
 	e := CloudEvent{
-		SpecVersion: "1.0", ID: stream + ":" + version, Source: "/daybook/" + deployment + "/" + strconv.Itoa(r.Era),
-		Type: CloudEventType(r), Subject: stream,
-		Time: r.At.UTC().Truncate(time.Microsecond).Format(cloudEventTime), DataContentType: "application/json",
-		PartitionKey: stream, Sequence: version, Actor: r.Actor, Data: r.Data,
+		SpecVersion: "1.0", ID: stream + ":" + version, Source: c.source, Type: c.names(r).typ, Subject: stream,
+		Time: c.time, DataContentType: "application/json", PartitionKey: stream, Sequence: version, Actor: r.Actor, Data: r.Data,
 	}
 	if r.Correlation != nil {
 		e.CorrelationID = r.Correlation.String()
@@ -53,6 +82,17 @@ func NewCloudEvent(deployment string, r eventstore.Recorded) CloudEvent {
 		e.CausationID = r.Causation.String()
 	}
 	return e
+}
+
+// names are the event's type, and the last token of its subject.
+func (c *cloudEvents) names(r eventstore.Recorded) eventNames {
+	k := eventKind{r.Category, r.Type, r.SchemaVersion}
+	n, ok := c.kinds[k]
+	if !ok {
+		n = eventNames{CloudEventType(r), string(r.Category) + "-" + eventToken(r.Category, r.Type)}
+		c.kinds[k] = n
+	}
+	return n
 }
 
 // CloudEventType is the type of the event as consumers know it.
@@ -125,8 +165,8 @@ func eventToken(c domain.Category, typ string) string {
 }
 
 // partition spreads streams over the partitions of the feed.
-func partition(stream uuid.UUID, partitions int) int {
+func partition(stream string, partitions int) int {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(stream.String()))
+	_, _ = h.Write([]byte(stream))
 	return int(h.Sum32() % uint32(partitions))
 }

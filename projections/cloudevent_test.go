@@ -3,7 +3,12 @@ package projections
 import (
 	"encoding/json"
 	"reflect"
+	"strconv"
 	"testing"
+	"time"
+
+	"github.com/daybookhq/daybook/domain"
+	"github.com/daybookhq/daybook/eventstore"
 )
 
 func TestCloudEventAsJSON(t *testing.T) {
@@ -35,4 +40,23 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 		t.Error(err)
 	}
 	return reflect.DeepEqual(x, y)
+}
+
+// What is kept from one event to the next must not end up in another that differs.
+func TestManyCloudEventsAreAsEachAlone(t *testing.T) {
+	all := newCloudEvents("test")
+	at := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
+	for i := range 200 {
+		r := eventstore.Recorded{
+			Category: domain.CategoryRun, StreamID: domain.KeyID(domain.JobID("j"), strconv.Itoa(i/3), at), Version: 1 + i%3, Era: 1 + i%7/6,
+			Type: []string{"RunScheduled", "RunClaimed", "JobPaused"}[i%3], SchemaVersion: 1 + i%5/4, At: at.Add(time.Duration(i/4) * time.Microsecond), Actor: "a",
+			Data: []byte(`{}`),
+		}
+		if r.Type == "JobPaused" {
+			r.Category = domain.CategoryJob
+		}
+		if got, want := all.event(r), NewCloudEvent("test", r); !reflect.DeepEqual(got, want) {
+			t.Fatalf("event %d:\n%+v\n%+v", i, got, want)
+		}
+	}
 }

@@ -41,6 +41,7 @@ type Feed struct {
 	next    *checkpoint           // where the page ends
 	gone    []bool                // which of them are
 	last    bool                  // the page ends where the log did
+	events  *cloudEvents
 }
 
 // FeedConfig says what a feed works with. Publisher is needed.
@@ -74,7 +75,7 @@ func NewFeed(store *eventstore.Store, c FeedConfig) *Feed {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Feed{c: c, store: store, lease: lease{name: FeedName, owner: c.Owner + "/" + uuid.NewString()[:8], term: c.Lease}}
+	return &Feed{c: c, store: store, events: newCloudEvents(c.Deployment), lease: lease{name: FeedName, owner: c.Owner + "/" + uuid.NewString()[:8], term: c.Lease}}
 }
 
 // Run publishes until ctx ends and then gives the checkpoint back. It outlasts
@@ -238,7 +239,7 @@ func (f *Feed) send(ctx context.Context, wave []int) map[int]error {
 	defer cancel()
 	messages := make([]*message.Message, len(wave))
 	for n, i := range wave {
-		messages[n] = f.message(ctx, NewCloudEvent(f.c.Deployment, f.pending[i]), f.pending[i])
+		messages[n] = f.message(ctx, f.events.event(f.pending[i]), f.pending[i])
 	}
 	failed := map[int]error{}
 	err := f.c.Publisher.Publish(protocol.EventSubjects, messages...)
@@ -262,13 +263,13 @@ func (f *Feed) send(ctx context.Context, wave []int) map[int]error {
 func (f *Feed) sendBare(ctx context.Context, i int, why error) error {
 	r := f.pending[i]
 	f.c.Logger.WarnContext(ctx, "event is published without its data", "stream_id", r.StreamID, "version", r.Version, "error", why)
-	return f.c.Publisher.Publish(protocol.EventSubjects, f.message(ctx, NewCloudEvent(f.c.Deployment, r).withoutData("too_large"), r))
+	return f.c.Publisher.Publish(protocol.EventSubjects, f.message(ctx, f.events.event(r).withoutData("too_large"), r))
 }
 
 func (f *Feed) message(ctx context.Context, e CloudEvent, r eventstore.Recorded) *message.Message {
 	m := message.NewMessage(e.ID, e.appendJSON(make([]byte, 0, 512+len(e.Data))))
 	m.SetContext(ctx)
-	m.Metadata["subject"] = protocol.EventSubject(partition(r.StreamID, protocol.EventPartitions), string(r.Category)+"-"+eventToken(r.Category, r.Type))
+	m.Metadata["subject"] = protocol.EventSubject(partition(e.Subject, protocol.EventPartitions), f.events.names(r).token)
 	m.Metadata[protocol.HeaderMsgID] = strconv.Itoa(r.Era) + ":" + e.ID
 	m.Metadata[protocol.HeaderExpectedStream] = protocol.EventsStream
 	m.Metadata[protocol.HeaderContentType] = protocol.ContentTypeCloudEvent

@@ -81,7 +81,7 @@ func FuzzCloudEvent(f *testing.F) {
 		}
 		r := eventstore.Recorded{Category: domain.Category(category), StreamID: uuid.UUID{1}, Version: version, Era: era, Type: typ, SchemaVersion: 1, At: time.Unix(0, 0), Data: data}
 		e := NewCloudEvent("default", r)
-		subject := protocol.EventSubject(partition(r.StreamID, protocol.EventPartitions), string(r.Category)+"-"+eventToken(r.Category, r.Type))
+		subject := protocol.EventSubject(partition(r.StreamID.String(), protocol.EventPartitions), string(r.Category)+"-"+eventToken(r.Category, r.Type))
 		if strings.Count(subject, ".") != 4 || strings.ContainsAny(subject, "*> \t\n") || strings.HasSuffix(subject, ".") {
 			t.Fatalf("%s: subject %q", typ, subject)
 		}
