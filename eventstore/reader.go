@@ -259,7 +259,7 @@ func (s *Store) readSlices(ctx context.Context, c Cursor, limit int) (page []Rec
 	if c.Next != "" {
 		upper = &c.Next
 	}
-	for span := int64(max(2*limit, narrowest)); c.Position < c.NextCeiling; {
+	for span := int64(max(limit+limit/8, narrowest)); c.Position < c.NextCeiling; {
 		end := min(c.Position+span, c.NextCeiling)
 		want := limit - len(page)
 		rows, err := s.loops.Query(ctx, readSlice, c.Era, c.Position, end, c.Prev, upper, want)

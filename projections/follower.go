@@ -19,7 +19,7 @@ type Config struct {
 	// Projections to keep; nil means [NewRunSummaries] alone.
 	Projections []Projection
 
-	Limit int           // events a page; 0 means 5,000
+	Limit int           // events a page; 0 means 12,000
 	Tick  time.Duration // between pages at the end of the log; 0 means 500 ms
 	Lease time.Duration // how long a crashed follower holds the others up; 0 means 15 s
 
@@ -59,7 +59,7 @@ type member struct {
 // New returns a follower of the store's log.
 func New(store *eventstore.Store, c Config) *Follower {
 	f := &Follower{
-		store: store, limit: cmp.Or(c.Limit, 5000), tick: cmp.Or(c.Tick, 500*time.Millisecond), lease: cmp.Or(c.Lease, 15*time.Second),
+		store: store, limit: cmp.Or(c.Limit, 12_000), tick: cmp.Or(c.Tick, 500*time.Millisecond), lease: cmp.Or(c.Lease, 15*time.Second),
 		log: c.Logger, wake: make(chan struct{}, 1), farBehind: farBehind,
 	}
 	if f.log == nil {

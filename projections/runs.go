@@ -75,6 +75,12 @@ func (p *RunSummaries) Apply(ctx context.Context, tx pgx.Tx, page []eventstore.R
 			rows.add(&r.RunSummary)
 			f.traffic.moved(lane{r.Queue, r.Kind}, r.was, r.State)
 		}
+		if len(rows.runID) == upsertRows { // a page may touch as many rows as it has events
+			if _, err := tx.Exec(ctx, p.upsert, rows.columns()...); err != nil {
+				return nil, fmt.Errorf("write %s: %w", p.name, err)
+			}
+			rows.reset()
+		}
 	}
 	b := &pgx.Batch{}
 	if len(rows.runID) > 0 {
@@ -90,6 +96,9 @@ func (p *RunSummaries) Apply(ctx context.Context, tx pgx.Tx, page []eventstore.R
 	}
 	return f.poison, nil
 }
+
+// upsertRows bounds a statement's parameters.
+const upsertRows = 2000
 
 func (p *RunSummaries) loadRows(ctx context.Context, tx pgx.Tx, ids []uuid.UUID, into *fold) error {
 	b := &pgx.Batch{}

@@ -92,6 +92,21 @@ func (r *summaryRows) add(s *RunSummary) {
 	r.reason, r.blockedBy = append(r.reason, s.Reason), append(r.blockedBy, pgID(s.BlockedBy))
 }
 
+// reset forgets the rows and keeps their room.
+func (r *summaryRows) reset() {
+	r.runID, r.jobID, r.retryOf, r.claimID, r.blockedBy = r.runID[:0], r.jobID[:0], r.retryOf[:0], r.claimID[:0], r.blockedBy[:0]
+	for _, c := range []*[]string{&r.job, &r.queue, &r.kind, &r.origin, &r.key, &r.state, &r.worker, &r.errorType, &r.errorText, &r.reason} {
+		*c = (*c)[:0]
+	}
+	for _, c := range []*[]int32{&r.jobVersion, &r.version, &r.attempt, &r.dispatches, &r.claims} {
+		*c = (*c)[:0]
+	}
+	r.priority, r.catchUp, r.cancelRequested = r.priority[:0], r.catchUp[:0], r.cancelRequested[:0]
+	for _, c := range []*pgtype.FlatArray[pgtype.Timestamptz]{&r.scheduledAt, &r.readyAt, &r.changedAt, &r.claimedAt, &r.startedAt, &r.firstStartedAt, &r.finishedAt} {
+		*c = (*c)[:0]
+	}
+}
+
 func (r *summaryRows) columns() []any {
 	return []any{
 		r.runID, r.jobID, r.job, r.jobVersion, r.queue, r.kind,
