@@ -23,6 +23,16 @@ type changes struct {
 	unpark  []uuid.UUID // deleted from parked_runs
 	freed   freed
 	outputs []runOutput
+
+	worker, actor string // the last one
+}
+
+// workerActor is the actor of what a worker did. Most of a batch is one worker's.
+func (c *changes) workerActor(worker string) string {
+	if c.actor == "" || c.worker != worker {
+		c.worker, c.actor = worker, "worker:"+worker
+	}
+	return c.actor
 }
 
 // fencedIDs names claim rows by run, claim and version: whoever wrote meanwhile
@@ -64,9 +74,10 @@ func (c *changes) grow(commands []Command) {
 
 // move derives from a run before and after the commands which rows change.
 func (c *changes) move(l *located) {
-	if l.Version == l.before.version {
+	if l.moved || l.Version == l.before.version {
 		return
 	}
+	l.moved = true
 	switch {
 	case l.at == inClaims && l.InHand():
 		c.kept.add(l.ID, l.before)

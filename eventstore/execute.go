@@ -1,6 +1,7 @@
 package eventstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -34,7 +35,7 @@ type Output struct {
 // Answer is what became of a command.
 type Answer struct {
 	domain.Decision
-	Run  domain.Run      // after the command
+	Run  domain.Run      // after the command; of a start without its queue, of a success what names it, its attempt and its lane
 	Spec *domain.JobSpec // that the run is pinned to, if the decision needed it; not to be changed
 	Now  time.Time       // the transaction's
 	Took time.Duration   // of the attempt that the command ended
@@ -52,7 +53,16 @@ func (s *Store) Execute(ctx context.Context, commands []Command) ([]Answer, erro
 	}
 	commands = refuseResults(commands)
 	var answers []Answer
+	alike := alikeIn(commands)
 	err := again(ctx, func() (err error) {
+		if alike != nil {
+			try := alike
+			alike = nil // whatever it meets is decided under locks
+			var done bool
+			if answers, done, err = s.executeAlike(ctx, commands, try); done || err != nil {
+				return err
+			}
+		}
 		answers, err = s.execute(ctx, commands)
 		return err
 	})
@@ -113,30 +123,36 @@ func (s *Store) execute(ctx context.Context, commands []Command) ([]Answer, erro
 	if err := s.locateRest(ctx, tx, commands, found); err != nil {
 		return nil, err
 	}
-	answers, changes, err := s.decide(ctx, tx, commands, keys, found)
+	runs := make([]*located, len(commands))
+	for i, c := range commands {
+		runs[i] = found[c.RunID]
+	}
+	answers, changes, err := s.decide(ctx, tx, commands, keys, runs, nil)
 	if err != nil {
 		return nil, err
 	}
+	return answers, s.commitDecided(ctx, tx, commands, changes)
+}
+
+// commitDecided commits what was decided.
+func (s *Store) commitDecided(ctx context.Context, tx *txn, commands []Command, changes *changes) error {
 	points := outcomePoints
 	if _, start := commands[0].Do.(domain.StartRun); start {
 		points = startPoints // the two come in batches of their own
 	}
 	if err := crashpoint.Err(points.postDecide); err != nil {
-		return nil, err
+		return err
 	}
 	b := &pgx.Batch{}
 	if !changes.queue(b, s.sql) {
-		return answers, nil
+		return nil
 	}
 	s.pausing("execute")
 	crashpoint.At(points.preCommit)
 	if err := tx.commit(ctx, b); err != nil {
-		return nil, conflict(err)
+		return conflict(err)
 	}
-	if err := crashpoint.Err(points.postCommit); err != nil {
-		return nil, err
-	}
-	return answers, nil
+	return crashpoint.Err(points.postCommit)
 }
 
 var (
@@ -162,6 +178,7 @@ type located struct {
 	domain.Run
 	before before
 	at     table
+	moved  bool // its row's change is among the changes
 }
 
 // before is what is remembered of a run from before the commands.
@@ -271,24 +288,34 @@ func claimOf(c domain.RunCommand) (uuid.UUID, bool) {
 	return uuid.Nil, false
 }
 
-// decide decides the commands in order and gathers what they change.
-func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, keys []string, found map[uuid.UUID]*located) ([]Answer, *changes, error) {
-	runs := make([]domain.Run, 0, len(found))
-	for _, c := range commands {
-		if l := found[c.RunID]; l.Version > 0 && needsSpec(c.Do) {
-			runs = append(runs, l.Run)
+// decide decides the commands and gathers what they change. Each has its run at its
+// own place; commands on one run share it. The order names the commands' places; nil
+// is as they come, and all others are for commands on different runs.
+func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, keys []string, runs []*located, order []int32) ([]Answer, *changes, error) {
+	pinned := make([]specKey, 0, 8)
+	for i, c := range commands {
+		if l := runs[i]; l.Version > 0 && needsSpec(c.Do) {
+			pinned = pin(pinned, l.Run)
 		}
 	}
-	specs, err := s.specsFor(ctx, tx, runs)
+	specs, err := s.pinnedSpecs(ctx, tx, pinned)
 	if err != nil {
 		return nil, nil, err
 	}
 	answers := make([]Answer, len(commands))
 	ch := &changes{now: tx.now}
 	ch.grow(commands)
-	for i, c := range commands {
-		l := found[c.RunID]
-		spec := specs[specKey{l.JobID, l.JobVersion}]
+	var last specKey
+	var spec *domain.JobSpec
+	for n := range commands {
+		i := n
+		if order != nil {
+			i = int(order[n])
+		}
+		c, l := &commands[i], runs[i]
+		if k := (specKey{l.JobID, l.JobVersion}); k != last {
+			last, spec = k, specs[k]
+		}
 		a := &answers[i]
 		a.Spec, a.Now = spec, tx.now
 		a.Decision, a.Err = domain.DecideRun(l.Run, withPolicies(c.Do, spec), tx.now)
@@ -302,13 +329,16 @@ func (s *Store) decide(ctx context.Context, tx *txn, commands []Command, keys []
 		}
 		a.Run = l.Run
 	}
-	for _, l := range found {
-		ch.move(l)
+	for n := range runs {
+		if order != nil {
+			n = int(order[n])
+		}
+		ch.move(runs[n])
 	}
-	return answers, ch, ch.free(ctx, tx, keys, unfenced(commands), found)
+	return answers, ch, ch.free(ctx, tx, keys, unfenced(commands), runs)
 }
 
-func (s *Store) apply(l *located, c Command, e domain.RunEvent, ch *changes) error {
+func (s *Store) apply(l *located, c *Command, e domain.RunEvent, ch *changes) error {
 	at := domain.EventTime(l.ChangedAt, ch.now)
 	next, err := domain.EvolveRun(l.Run, e, at)
 	if err != nil {
@@ -319,7 +349,7 @@ func (s *Store) apply(l *located, c Command, e domain.RunEvent, ch *changes) err
 	}
 	meta := c.Meta
 	if _, fenced := claimOf(c.Do); fenced && meta.Actor == "" {
-		meta.Actor = "worker:" + cmp.Or(next.Worker, l.Worker)
+		meta.Actor = ch.workerActor(cmp.Or(next.Worker, l.Worker))
 	}
 	l.Run = next
 	return ch.events.add(l.ID, next.Version, at, s.meta(meta), e)
@@ -385,4 +415,4 @@ func distinct(ids []uuid.UUID) []uuid.UUID {
 	return slices.Compact(ids)
 }
 
-func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
+func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }

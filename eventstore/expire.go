@@ -71,7 +71,7 @@ func (s *Store) putOff(ctx context.Context, run uuid.UUID, cause error) error {
 // expire also tells which claim it looked at first: the one to blame when it is
 // alone.
 func (s *Store) expire(ctx context.Context, limit int) (out []Expired, looked uuid.UUID, err error) {
-	found := map[uuid.UUID]*located{}
+	var found []*located
 	var commands []Command
 	var keys []string
 	var changed *time.Time
@@ -80,7 +80,7 @@ func (s *Store) expire(ctx context.Context, limit int) (out []Expired, looked uu
 		return rows.Scan(&changed)
 	}}, query{s.sql.lockExpired, []any{limit}, func(rows pgx.Rows) error {
 		r, err := read.claim(rows)
-		found[r.ID] = &located{Run: r, before: was(r), at: inClaims}
+		found = append(found, &located{Run: r, before: was(r), at: inClaims})
 		excused := changed != nil && !r.ChangedAt.After(*changed)
 		commands = append(commands, Command{RunID: r.ID, Do: domain.ExpireRun{Excused: excused}})
 		if looked == uuid.Nil {
@@ -98,7 +98,7 @@ func (s *Store) expire(ctx context.Context, limit int) (out []Expired, looked uu
 	if err := crashpoint.Err(crashpoint.ReaperPostSelect); err != nil {
 		return nil, looked, err
 	}
-	answers, changes, err := s.decide(ctx, tx, commands, keys, found)
+	answers, changes, err := s.decide(ctx, tx, commands, keys, found, nil)
 	if err != nil {
 		return nil, looked, err
 	}
@@ -119,7 +119,7 @@ func (s *Store) expire(ctx context.Context, limit int) (out []Expired, looked uu
 			errs = append(errs, a.Err)
 			continue
 		}
-		held := tx.now.Sub(found[commands[i].RunID].before.lease)
+		held := tx.now.Sub(found[i].before.lease)
 		out = append(out, Expired{Run: a.Run, Event: a.Event, Held: held})
 	}
 	return out, looked, errors.Join(errs...)

@@ -67,20 +67,22 @@ func (f *freed) queue(b *pgx.Batch) {
 // command that does not come from a claim's worker may end a claim that was
 // committed between the two; its keys are not locked then, and it is decided
 // again. A worker knows of its claim only after the commit.
-func (c *changes) free(ctx context.Context, tx *txn, keys []string, unfenced bool, found map[uuid.UUID]*located) error {
+func (c *changes) free(ctx context.Context, tx *txn, keys []string, unfenced bool, runs []*located) error {
 	if len(keys) == 0 && !unfenced {
 		return nil
 	}
 	var ended []uuid.UUID
-	for id, l := range found {
+	found := make(map[uuid.UUID]*located, len(runs))
+	for _, l := range runs {
 		if l.Version != l.before.version && !l.InHand() {
-			ended = append(ended, id)
+			ended = append(ended, l.ID)
+			found[l.ID] = l
 		}
 	}
 	if len(ended) == 0 {
 		return nil
 	}
-	slices.SortFunc(ended, compareIDs)
+	ended = distinct(ended)
 	err := tx.query(ctx, selectHeld, []any{ended}, func(rows pgx.Rows) error {
 		var key string
 		var run uuid.UUID

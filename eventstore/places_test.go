@@ -308,16 +308,16 @@ func TestCancelThatMeetsAFreshClaimGivesItsPlaceBack(t *testing.T) {
 	w.settle(t)
 	// What the cancel's first statement saw when the claim was not there yet.
 	w.sql.lockClaims = lockClaims
-	found := map[uuid.UUID]*located{}
+	var found []*located
 	tx, err := begin(t.Context(), w.ops, lockClaims, []any{[]uuid.UUID{id}}, func(rows pgx.Rows) error {
 		r, err := scanClaim(rows)
-		found[r.ID] = &located{Run: r, before: was(r), at: inClaims}
+		found = append(found, &located{Run: r, before: was(r), at: inClaims})
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = w.decide(t.Context(), tx, []Command{{RunID: id, Do: domain.CancelRun{}}}, nil, found)
+	_, _, err = w.decide(t.Context(), tx, []Command{{RunID: id, Do: domain.CancelRun{}}}, nil, found, nil)
 	tx.rollback(t.Context())
 	if !errors.Is(err, errLookAgain) {
 		t.Errorf("a cancel without the key's lock: %v, want it decided again", err)

@@ -62,11 +62,28 @@ SELECT e.stream_id, e.version, e.type, e.schema_version, e.data
 
 // specsFor makes sure that the definitions pinned by the runs are known.
 func (s *Store) specsFor(ctx context.Context, tx *txn, runs []domain.Run) (map[specKey]*domain.JobSpec, error) {
+	pinned := make([]specKey, 0, 8)
+	for _, r := range runs {
+		pinned = pin(pinned, r)
+	}
+	return s.pinnedSpecs(ctx, tx, pinned)
+}
+
+// pin adds the definition that the run is pinned to, unless the run before is
+// pinned to the same.
+func pin(pinned []specKey, r domain.Run) []specKey {
+	k := specKey{r.JobID, r.JobVersion}
+	if n := len(pinned); n > 0 && pinned[n-1] == k {
+		return pinned
+	}
+	return append(pinned, k)
+}
+
+func (s *Store) pinnedSpecs(ctx context.Context, tx *txn, pinned []specKey) (map[specKey]*domain.JobSpec, error) {
 	specs := make(map[specKey]*domain.JobSpec, 8)
 	var jobs []uuid.UUID
 	var versions []int32
-	for _, r := range runs {
-		k := specKey{r.JobID, r.JobVersion}
+	for _, k := range pinned {
 		if _, ok := specs[k]; ok {
 			continue
 		}

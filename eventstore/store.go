@@ -51,9 +51,11 @@ type Store struct {
 // tests can take a guard away and see what notices.
 type statements struct {
 	lockClaims, lockExpired, updateClaims, deleteClaims string
+	readClaimed, startClaims, closeStarted              string
 }
 
-var fenced = statements{lockClaims: lockClaims, lockExpired: lockExpired, updateClaims: updateClaims, deleteClaims: deleteClaims}
+var fenced = statements{lockClaims: lockClaims, lockExpired: lockExpired, updateClaims: updateClaims, deleteClaims: deleteClaims,
+	readClaimed: readClaimed, startClaims: startClaims, closeStarted: closeStarted}
 
 // Open connects, checks that the server is in the history the log was written
 // in, and that the role's settings are as the statements need them.
