@@ -47,7 +47,8 @@ type entry[R any] struct {
 	item      []byte
 	abandoned atomic.Bool
 	done      chan answer[R]
-	then      func(answer[R]) // instead of done
+	then      func(i int, a answer[R]) // instead of done
+	place     int                      // i
 }
 
 type answer[R any] struct {
@@ -85,8 +86,11 @@ func (b *batcher[R]) do(ctx context.Context, item []byte) answer[R] {
 func (b *batcher[R]) post(items [][]byte, then func(i int, a answer[R])) {
 	b.mu.Lock()
 	before := len(b.waiting)
+	entries := make([]entry[R], len(items))
 	for i, item := range items {
-		b.waiting = append(b.waiting, &entry[R]{item: item, then: func(a answer[R]) { then(i, a) }})
+		e := &entries[i]
+		e.item, e.then, e.place = item, then, i
+		b.waiting = append(b.waiting, e)
 	}
 	b.launch()
 	refused := b.flights == 0 && !b.held // the group takes nothing more
@@ -212,7 +216,7 @@ func (b *batcher[R]) send(batch []*entry[R]) {
 
 func (e *entry[R]) answer(a answer[R]) {
 	if e.then != nil {
-		e.then(a)
+		e.then(e.place, a)
 	} else {
 		e.done <- a
 	}

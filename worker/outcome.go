@@ -37,6 +37,14 @@ func execute(ctx context.Context, h handlerFunc, claim protocol.Claim, run *RawR
 // the handler took, of which the engine hears the next whole millisecond: nothing shorter matters to it, and none means unknown.
 func decide(cause error, claim protocol.Claim, run *RawRun, result any, err error, ran time.Duration) outcome {
 	took := protocol.Duration((ran + time.Millisecond).Truncate(time.Millisecond))
+	var bad error
+	if err == nil {
+		data, encErr := encodeResult(result)
+		if encErr == nil {
+			return outcome{protocol.OpComplete, protocol.CompleteItem{RunID: claim.RunID, ClaimID: claim.ClaimID, Result: data, Output: run.output, Ran: took}}
+		}
+		bad = &typedError{"bad_result", encErr}
+	}
 	var (
 		fatal *fatalError
 		later *laterError
@@ -44,12 +52,8 @@ func decide(cause error, claim protocol.Claim, run *RawRun, result any, err erro
 	)
 	item := protocol.FailItem{RunID: claim.RunID, ClaimID: claim.ClaimID, Retryable: true, Output: run.output, Ran: took}
 	switch {
-	case err == nil:
-		data, encErr := encodeResult(result)
-		if encErr == nil {
-			return outcome{protocol.OpComplete, protocol.CompleteItem{RunID: claim.RunID, ClaimID: claim.ClaimID, Result: data, Output: run.output, Ran: took}}
-		}
-		item.Error, item.Retryable = wireError(&typedError{"bad_result", encErr}), false
+	case bad != nil:
+		item.Error, item.Retryable = wireError(bad), false
 	case errors.Is(cause, ErrCancelled):
 		item.Error, item.Retryable = wireError(err), false
 		item.Error.Type = "cancelled"

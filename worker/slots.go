@@ -29,10 +29,15 @@ type slots struct {
 	closed   bool
 	tasks    sync.WaitGroup
 
-	// Goroutines whose task is done wait here for another: their stacks have
-	// grown to what handlers need, and growing one takes longer than a short run.
-	idle  int
-	ready chan *task // holds one for each that is idle
+	// Tasks with a slot wait here for a goroutine, never for a handler: whoever takes
+	// one sees to it that another is on its way for the next. Handlers that return at
+	// once are so called one after the other, on goroutines whose stacks have grown to
+	// what they need; of thousands that begin together each had cost a goroutine.
+	ready  []*task
+	taken  int           // of those, the first
+	coming int           // goroutines on their way to a task
+	idle   int           // goroutines that wait to be woken
+	wake   chan struct{} // holds one for each of them
 }
 
 const maxIdle = 512 // goroutines that wait for tasks
@@ -44,7 +49,7 @@ type waiter struct {
 }
 
 func newSlots(total int, run func(*task)) *slots {
-	s := &slots{total: total, run: run, ready: make(chan *task, maxIdle)}
+	s := &slots{total: total, run: run, wake: make(chan struct{}, maxIdle)}
 	s.begin = func(tasks []*task) {
 		for _, t := range tasks {
 			s.execute(t)
@@ -189,27 +194,49 @@ func (s *slots) next() []*task {
 func (s *slots) execute(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.idle > 0 && !s.closed {
-		s.idle--
-		s.ready <- t // there is room for one from each that is idle
+	s.ready = append(s.ready, t)
+	s.send()
+}
+
+// send sends a goroutine if a task waits for one and none is coming. The caller
+// holds mu.
+func (s *slots) send() {
+	if s.taken == len(s.ready) || s.coming > 0 {
 		return
 	}
-	go s.work(t)
+	s.coming++
+	if s.idle > 0 && !s.closed {
+		s.idle--
+		s.wake <- struct{}{} // there is room for one for each that is idle
+		return
+	}
+	go s.work()
 }
 
 // work runs tasks one after the other. A handler that ends its goroutine ends it
 // here, too.
-func (s *slots) work(t *task) {
+func (s *slots) work() {
 	for ok := true; ok; {
-		s.run(t)
 		s.mu.Lock()
-		if s.closed || s.idle == cap(s.ready) {
+		s.coming--
+		for s.taken < len(s.ready) {
+			t := s.ready[s.taken]
+			s.ready[s.taken] = nil
+			if s.taken++; s.taken == len(s.ready) {
+				s.ready, s.taken = s.ready[:0], 0
+			}
+			s.send()
+			s.mu.Unlock()
+			s.run(t)
+			s.mu.Lock()
+		}
+		if s.closed || s.idle == cap(s.wake) {
 			s.mu.Unlock()
 			return
 		}
 		s.idle++
 		s.mu.Unlock()
-		t, ok = <-s.ready
+		_, ok = <-s.wake
 	}
 }
 
@@ -218,7 +245,7 @@ func (s *slots) close() []*task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		close(s.ready)
+		close(s.wake)
 	}
 	s.closed = true
 	q := s.queue

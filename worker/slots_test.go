@@ -126,6 +126,74 @@ func TestGoroutinesTakeAnotherTask(t *testing.T) {
 	})
 }
 
+// No task waits for a handler: whatever those before it do, all are called.
+func TestTasksDoNotWaitForHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 90
+		release := make(chan struct{})
+		var s *slots
+		var called atomic.Int64
+		s = newSlots(n, func(*task) {
+			defer s.done()
+			switch called.Add(1) % 3 {
+			case 0:
+				<-release
+			case 1:
+				runtime.Goexit()
+			}
+		})
+		for range 2 { // the second time some goroutines are there already
+			called.Store(0)
+			s.add(make([]*task, n))
+			synctest.Wait()
+			if got := called.Load(); got != n {
+				t.Fatalf("%d of %d handlers were called while others block", got, n)
+			}
+			if s.taken != len(s.ready) || s.coming != 0 {
+				t.Errorf("%d tasks and %d goroutines are left over", len(s.ready)-s.taken, s.coming)
+			}
+			close(release)
+			synctest.Wait()
+			release = make(chan struct{})
+		}
+		s.close()
+	})
+}
+
+func TestHandlersThatReturnAtOnceShareGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *slots
+		s = newSlots(1000, func(*task) { s.done() })
+		s.add(make([]*task, 1000))
+		synctest.Wait()
+		if s.idle > 50 || s.count() != 0 {
+			t.Errorf("a thousand handlers took %d goroutines; %d are not done", s.idle, s.count())
+		}
+		s.close()
+	})
+}
+
+// Tasks that begin while the worker stops are carried out, too.
+func TestClosedSlotsCarryOutWhatBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *slots
+		begun, ran := []*task(nil), 0
+		s = newSlots(10, func(*task) { ran++; s.done() })
+		s.begin = func(tasks []*task) { begun = append(begun, tasks...) }
+		s.add([]*task{{}, {}, {}, {}})
+		s.execute(begun[0])
+		synctest.Wait()
+		s.close()
+		for _, task := range begun[1:] {
+			s.execute(task)
+			synctest.Wait()
+		}
+		if ran != len(begun) {
+			t.Errorf("%d of %d tasks ran", ran, len(begun))
+		}
+	})
+}
+
 func TestWaitOfIdlePulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(4, func(*task) {})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // reflection and, in JSON given by others, keep its white space.
 func Encode(v any) ([]byte, error) {
 	if a, ok := v.(appender); ok {
-		if b, ok := a.appendJSON(nil); ok {
+		if b, ok := a.appendJSON(make([]byte, 0, 192)); ok { // an item
 			return b, nil
 		}
 	}
@@ -46,9 +47,10 @@ type decoder interface {
 	decodeJSON(b []byte) bool
 }
 
-// fielder sets one of its fields, or reports false if it takes the general decoder.
-type fielder interface {
-	setField(key []byte, v value) bool
+// fielder sets one of its fields, or reports false if it takes the general decoder. Texts that are those of
+// the item before in the list, the zero item at its beginning, are taken from there instead of made again.
+type fielder[T any] interface {
+	setField(key []byte, v value, before *T) bool
 }
 
 func (q StartRequest) appendJSON(dst []byte) ([]byte, bool) {
@@ -75,10 +77,14 @@ func closeList[T any](dst []byte, items []T, ok bool) ([]byte, bool) {
 		return nil, false
 	}
 	dst = append(dst, '[')
+	first := len(dst)
 	for i := 0; ok && i < len(items); i++ {
 		a, is := any(&items[i]).(appender)
 		if !is {
 			return nil, false
+		}
+		if i == 1 { // the items are of about one size
+			dst = slices.Grow(dst, (len(items)-1)*(len(dst)-first+8)+2)
 		}
 		if i > 0 {
 			dst = append(dst, ',')
@@ -157,9 +163,9 @@ func (r *StartResult) appendJSON(dst []byte) ([]byte, bool) {
 	number(`,"attempt":`, r.Attempt)
 	number(`,"max_attempts":`, r.MaxAttempts)
 	if !r.ScheduledAt.IsZero() {
-		at, err := r.ScheduledAt.MarshalText()
-		ok = ok && err == nil
-		dst = append(append(append(dst, `,"scheduled_at":"`...), at...), '"')
+		at := r.ScheduledAt.UTC()
+		ok = ok && at.Year() >= 0 && at.Year() <= 9999
+		dst = append(at.AppendFormat(append(dst, `,"scheduled_at":"`...), timeLayout), '"')
 	}
 	duration(`,"timeout":`, r.Timeout)
 	duration(`,"deadline":`, r.Deadline)
@@ -252,7 +258,7 @@ func (r *Reply[R]) decodeJSON(b []byte) bool {
 	return ok
 }
 
-func (i *StartItem) setField(key []byte, v value) (ok bool) {
+func (i *StartItem) setField(key []byte, v value, _ *StartItem) (ok bool) {
 	switch string(key) {
 	case "run_id":
 		i.RunID, ok = v.id()
@@ -264,7 +270,7 @@ func (i *StartItem) setField(key []byte, v value) (ok bool) {
 	return ok
 }
 
-func (i *CompleteItem) setField(key []byte, v value) (ok bool) {
+func (i *CompleteItem) setField(key []byte, v value, _ *CompleteItem) (ok bool) {
 	switch string(key) {
 	case "run_id":
 		i.RunID, ok = v.id()
@@ -278,20 +284,17 @@ func (i *CompleteItem) setField(key []byte, v value) (ok bool) {
 	return ok
 }
 
-func (r *Result) setField(key []byte, v value) (ok bool) {
-	var s string
+func (r *Result) setField(key []byte, v value, before *Result) (ok bool) {
 	switch string(key) {
 	case "status":
-		s, ok = v.text()
-		r.Status = Status(s)
+		r.Status, ok = textAs(v, before.Status)
 	case "code":
-		s, ok = v.text()
-		r.Code = RefusalCode(s)
+		r.Code, ok = textAs(v, before.Code)
 	}
 	return ok
 }
 
-func (h *Hint) setField(key []byte, v value) (ok bool) {
+func (h *Hint) setField(key []byte, v value, _ *Hint) (ok bool) {
 	switch string(key) {
 	case "run_id":
 		h.RunID, ok = v.id()
@@ -303,25 +306,22 @@ func (h *Hint) setField(key []byte, v value) (ok bool) {
 	return ok
 }
 
-func (r *StartResult) setField(key []byte, v value) (ok bool) {
-	var s string
+func (r *StartResult) setField(key []byte, v value, before *StartResult) (ok bool) {
 	switch string(key) {
 	case "status":
-		s, ok = v.text()
-		r.Status = Status(s)
+		r.Status, ok = textAs(v, before.Status)
 	case "code":
-		s, ok = v.text()
-		r.Code = RefusalCode(s)
+		r.Code, ok = textAs(v, before.Code)
 	case "run_id":
 		r.RunID, ok = v.id()
 	case "job":
-		r.Job, ok = v.text()
+		r.Job, ok = textAs(v, before.Job)
 	case "job_id":
 		r.JobID, ok = v.id()
 	case "kind":
-		r.Kind, ok = v.text()
+		r.Kind, ok = textAs(v, before.Kind)
 	case "origin":
-		r.Origin, ok = v.text()
+		r.Origin, ok = textAs(v, before.Origin)
 	case "args":
 		r.Args, ok = v.json()
 	case "target":
@@ -344,11 +344,58 @@ func (r *StartResult) setField(key []byte, v value) (ok bool) {
 	return ok
 }
 
+// duration is a Go duration. Of the usual ones, a few whole units and a fraction of seconds at most, nothing is made.
 func (v value) duration() (Duration, bool) {
+	if d, ok := v.plainDuration(); ok {
+		return d, true
+	}
 	s, ok := v.text()
 	if !ok {
 		return 0, false
 	}
 	d, err := time.ParseDuration(s)
 	return Duration(d), err == nil
+}
+
+// plainDuration reads hours, minutes and seconds, as time.Duration writes them from a second on.
+func (v value) plainDuration() (d Duration, ok bool) {
+	if len(v) < 4 || len(v) > 22 || v[0] != '"' || v[len(v)-1] != '"' {
+		return 0, false
+	}
+	rest := v[1 : len(v)-1]
+	for len(rest) > 0 {
+		n, digits := time.Duration(0), 0
+		for ; digits < len(rest) && digits < 6 && rest[digits]-'0' <= 9; digits++ {
+			n = 10*n + time.Duration(rest[digits]-'0')
+		}
+		rest = rest[digits:]
+		var part time.Duration // below a second, in ns
+		if digits > 0 && len(rest) > 0 && rest[0] == '.' {
+			scale := 100 * time.Millisecond
+			rest = rest[1:]
+			for ; len(rest) > 0 && scale > 0 && rest[0]-'0' <= 9; rest = rest[1:] {
+				part += scale * time.Duration(rest[0]-'0')
+				scale /= 10
+			}
+			if len(rest) != 1 || rest[0] != 's' {
+				return 0, false
+			}
+		}
+		var unit time.Duration
+		switch {
+		case digits == 0 || len(rest) == 0:
+		case rest[0] == 'h':
+			unit = time.Hour
+		case rest[0] == 'm' && (len(rest) == 1 || rest[1] != 's'):
+			unit = time.Minute
+		case rest[0] == 's':
+			unit = time.Second
+		}
+		if unit == 0 {
+			return 0, false
+		}
+		rest = rest[1:]
+		d += Duration(n*unit + part)
+	}
+	return d, true
 }

@@ -75,6 +75,54 @@ func TestEncodeWritesWhatEncodingJSONDoes(t *testing.T) {
 	}
 }
 
+// What is the same in the item before is taken from it, and only that.
+func TestItemsDoNotTakeWhatIsNotTheSame(t *testing.T) {
+	one := StartResult{Status: StatusStarted, RunID: run, Job: "nightly", JobID: claim, Kind: "send", Origin: "schedule", Timeout: Duration(time.Hour)}
+	longer, shorter, other, none := one, one, one, one
+	longer.Job, longer.Kind, longer.Origin = "nightly-2", "sender", "schedules"
+	shorter.Job, shorter.Kind, shorter.Origin, shorter.Timeout = "night", "sen", "s", Duration(time.Minute)
+	other.Job, other.Kind, other.Origin, other.ScheduledAt = "nightlx", "sene", "schedulf", Time{at.Add(time.Microsecond).UTC()}
+	none.Job, none.Kind, none.Origin, none.Timeout = "", "", "", 0
+	want := Reply[StartResult]{Results: []StartResult{one, longer, one, shorter, one, other, one, none, one, one, none}}
+	body, err := Encode(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Reply[StartResult]
+	if !got.decodeJSON(body) || !reflect.DeepEqual(got, want) {
+		t.Errorf("%s\nread as %+v\n    not %+v", body, got, want)
+	}
+	results := Reply[Result]{Results: []Result{{Status: StatusRecorded}, {Status: StatusRefused, Code: Terminal}, {Status: StatusRefused, Code: StaleClaim}, {Status: StatusRecorded}}}
+	body, _ = Encode(results)
+	var back Reply[Result]
+	if !back.decodeJSON(body) || !reflect.DeepEqual(back, results) {
+		t.Errorf("%s\nread as %+v", body, back)
+	}
+}
+
+func TestPlainDurationsAreTheLibrarys(t *testing.T) {
+	texts := []string{"0s", "1m0s", "1h0m0s", "59.99s", "1.5s", "0.000000001s", "0.123456789s", "999999h0m0s", "1h", "5m", "1h30m", "90s", "1.s",
+		// These are left to it, or refused by both.
+		"", "s", "1", "-1s", "+1s", "1ms", "1.5ms", "1us", "1m0s1h", "1s1s", "1.5h", ".5s", "9999999h", "99999999999999h", "1e3s", "1 s", "1h1", "1.1234567891s", "1d", "1sm", "1..5s"}
+	for i := range 1000 {
+		texts = append(texts, (time.Duration(i) * 7_919 * time.Millisecond).String(), (time.Duration(i) * 7_919_345_677).String())
+	}
+	read := 0
+	for _, text := range texts {
+		got, ok := value(`"` + text + `"`).plainDuration()
+		want, err := time.ParseDuration(text)
+		if ok && (err != nil || got.Std() != want) {
+			t.Errorf("%q read as %v; the library says %v, %v", text, got.Std(), want, err)
+		}
+		if ok {
+			read++
+		}
+	}
+	if read < 1500 {
+		t.Errorf("%d of %d texts are read without the library", read, len(texts))
+	}
+}
+
 // The usual messages take the fast path, or there would be no point.
 func TestUsualMessagesTakeTheFastPath(t *testing.T) {
 	var start StartRequest

@@ -26,6 +26,15 @@ func (v value) text() (string, bool) {
 	return string(v[1 : len(v)-1]), true
 }
 
+// textAs is text, of the given type; the one from before, if it is the same.
+func textAs[S ~string](v value, before S) (S, bool) {
+	if n := len(before); n > 0 && len(v) == n+2 && v[0] == '"' && string(v[1:n+1]) == string(before) {
+		return before, true
+	}
+	s, ok := v.text()
+	return S(s), ok
+}
+
 // id is a UUID in its usual form of 36 characters.
 func (v value) id() (uuid.UUID, bool) {
 	if len(v) != 38 || v[0] != '"' {
@@ -36,11 +45,11 @@ func (v value) id() (uuid.UUID, bool) {
 }
 
 func (v value) time() (Time, bool) {
-	s, ok := v.text()
-	if !ok {
+	if len(v) < 2 || v[0] != '"' {
 		return Time{}, false
 	}
-	t, err := time.Parse(time.RFC3339, s)
+	var t time.Time
+	err := t.UnmarshalText(v[1 : len(v)-1]) // what it refuses and time.Parse takes, the general decoder does
 	return Time{t.UTC()}, err == nil
 }
 
@@ -73,26 +82,27 @@ func decodeList[T any](v value) ([]T, bool) {
 	if len(rest) == 0 || rest[0] != '[' {
 		return nil, false
 	}
-	if _, ok := any(new(T)).(fielder); !ok {
+	// Never more than there is text for: two bytes an item at least, in practice far more.
+	// The first is the zero item before them all.
+	list := make([]T, 1, len(v)/64+2)
+	if _, ok := any(&list[0]).(fielder[T]); !ok {
 		return nil, false
 	}
-	// Never more than there is text for: two bytes an item at least, in practice far more.
-	list := make([]T, 0, len(v)/64+1)
 	rest = skipSpace(rest[1:])
 	if len(rest) > 0 && rest[0] == ']' {
-		return list, len(rest) == 1
+		return list[1:], len(rest) == 1
 	}
 	for {
 		list = append(list, *new(T))
-		item := any(&list[len(list)-1]).(fielder)
+		item, last := any(&list[len(list)-1]).(fielder[T]), &list[len(list)-2]
 		var ok bool
-		if rest, ok = scanObject(rest, item.setField); !ok {
+		if rest, ok = scanObject(rest, func(key []byte, v value) bool { return item.setField(key, v, last) }); !ok {
 			return nil, false
 		}
 		rest = skipSpace(rest)
 		switch {
 		case len(rest) == 1 && rest[0] == ']':
-			return list, true
+			return list[1:], true
 		case len(rest) < 2 || rest[0] != ',':
 			return nil, false
 		}
