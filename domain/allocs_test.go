@@ -15,7 +15,7 @@ func TestAllocations(t *testing.T) {
 		committed float64
 		op        func()
 	}{
-		{"a run's life: three commands decided, applied and encoded", 15, func() { life(t) }},
+		{"a run's life: three commands decided, applied and encoded", 14, func() { life(t) }},
 		{"id of a requested run", 0, func() { KeyID(benchID, "a key of some length", benchNow) }},
 		{"claim event encoded", 2, func() { _, _ = EncodeEvent(RunClaimed{ClaimID: benchID, LeaseUntil: benchNow, Dispatch: 1}) }},
 	} {

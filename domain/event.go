@@ -86,7 +86,11 @@ func DecodeEvent(typ string, schemaVersion int, data []byte) (Event, error) {
 // EncodeEvent gives the stored form of an event.
 func EncodeEvent(e Event) ([]byte, error) {
 	if a, ok := e.(appender); ok {
-		if b, ok := a.appendJSON(make([]byte, 0, 256)); ok {
+		size := 256
+		if _, short := e.(RunSucceeded); short {
+			size = 80
+		}
+		if b, ok := a.appendJSON(make([]byte, 0, size)); ok {
 			return b, nil
 		}
 	}

@@ -101,3 +101,26 @@ func TestNamesOfEventsAreInTheOrderOfTheDatabase(t *testing.T) {
 		}
 	}
 }
+
+// Times are written by hand, as the library does.
+func TestTimesAreWrittenAsTheLibraryDoes(t *testing.T) {
+	at := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC)
+	times := []time.Time{at, {}, time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Date(2024, 2, 29, 9, 5, 3, 0, time.UTC)}
+	for ns := time.Duration(1); ns < time.Second; ns *= 10 {
+		times = append(times, at.Add(ns), at.Add(9*ns), at.Add(time.Second-ns), at.Add(-101*ns))
+	}
+	for i := range 2000 {
+		times = append(times, at.Add(time.Duration(i)*(7*time.Hour+11*time.Minute+13*time.Second+17_019*time.Microsecond)))
+	}
+	for _, at := range times {
+		have, ok := appendTime(nil, at)
+		if want := `"` + at.Format(time.RFC3339Nano) + `"`; !ok || string(have) != want {
+			t.Errorf("%s written as %s", want, have)
+		}
+	}
+	for _, at := range []time.Time{time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), at.Local().In(time.FixedZone("", 60))} {
+		if have, ok := appendTime(nil, at); ok {
+			t.Errorf("%v written as %s", at, have)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package domain
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -75,9 +74,25 @@ type Run struct {
 	CancelRequested bool
 	CancelReason    string
 
-	Closed map[uuid.UUID]RunEvent // claims that have ended, by what ended them
-	Final  RunEvent               // the terminal event
-	start  *RunStarted            // of the open claim, from the fold
+	Closed []ClosedClaim // in their order
+	Final  RunEvent      // the terminal event
+	start  *RunStarted   // of the open claim, from the fold
+}
+
+// ClosedClaim is a claim that has ended, and what ended it.
+type ClosedClaim struct {
+	ClaimID uuid.UUID
+	By      RunEvent
+}
+
+// closedBy is what ended the claim, nil if that is not known.
+func (r Run) closedBy(claim uuid.UUID) RunEvent {
+	for i := len(r.Closed) - 1; i >= 0; i-- {
+		if r.Closed[i].ClaimID == claim {
+			return r.Closed[i].By
+		}
+	}
+	return nil
 }
 
 // InHand reports whether the run has an open claim.
@@ -226,9 +241,8 @@ func (r Run) cannotEnd(claim uuid.UUID, attempt int, unflagged bool) string {
 }
 
 func (r Run) close(claim uuid.UUID, by RunEvent, ready time.Time) Run {
-	closed := make(map[uuid.UUID]RunEvent, len(r.Closed)+1)
-	maps.Copy(closed, r.Closed)
-	closed[claim] = by
+	closed := make([]ClosedClaim, len(r.Closed)+1) // its own: other states of the run share what was there
+	closed[copy(closed, r.Closed)] = ClosedClaim{claim, by}
 	r.Closed = closed
 	r.State, r.ReadyAt = Pending, ready
 	r.ClaimID, r.Token, r.Worker = uuid.Nil, uuid.Nil, ""

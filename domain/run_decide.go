@@ -127,7 +127,7 @@ func decideOutcome(r Run, claim uuid.UUID, op Op, event func() RunEvent) (Decisi
 // repeat answers a command of a claim that is not open: from the event that
 // recorded it, if this claim and operation did.
 func repeat(r Run, claim uuid.UUID, op Op) (Decision, error) {
-	if by, ok := r.Closed[claim]; ok && closedBy(by) == op {
+	if by := r.closedBy(claim); by != nil && endedBy(by) == op {
 		return Decision{Event: by, Repeat: true}, nil
 	}
 	if r.State.Terminal() {
@@ -136,7 +136,7 @@ func repeat(r Run, claim uuid.UUID, op Op) (Decision, error) {
 	return refuseClaim(r, claim)
 }
 
-func closedBy(e RunEvent) Op {
+func endedBy(e RunEvent) Op {
 	switch e := e.(type) {
 	case RunSucceeded:
 		return OpSucceed
@@ -246,6 +246,6 @@ func refuse(r Run, code Code) (Decision, error) {
 
 // refuseClaim refuses a claim that is not the open one.
 func refuseClaim(r Run, claim uuid.UUID) (Decision, error) {
-	_, known := r.Closed[claim]
+	known := r.closedBy(claim) != nil
 	return Decision{}, &Refusal{Code: CodeStaleClaim, Run: r.ID, UnknownClaim: !known}
 }

@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -14,7 +13,7 @@ import (
 func (w *walk) accept(c RunCommand, e RunEvent) {
 	before := w.run
 	at := EventTime(before.ChangedAt, w.now)
-	closed := maps.Clone(before.Closed)
+	closed := slices.Clone(before.Closed)
 	after, err := EvolveRun(before, e, at)
 	if !reflect.DeepEqual(before.Closed, closed) {
 		w.t.Fatalf("%#v changed the state that it was applied to", e)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/daybookhq/daybook/domain"
@@ -91,18 +92,21 @@ func (v *Service) Start(ctx context.Context, actor string, q protocol.StartReque
 		return nil, err
 	}
 	out := make([]protocol.StartResult, len(got))
-	for i, a := range got {
+	var n recorded
+	for i := range got {
+		a := &got[i]
 		if code, fault := v.refusal(protocol.OpStart, a); a.Err != nil {
 			out[i] = protocol.StartResult{Status: refusedStatus(fault), Code: code, Error: fault, RunID: q.Items[i].RunID}
 			continue
 		}
-		v.recorded(protocol.OpStart, a)
+		n.add(a)
 		out[i] = started(a)
 	}
+	n.note(v.metrics, protocol.OpStart)
 	return out, nil
 }
 
-func started(a eventstore.Answer) protocol.StartResult {
+func started(a *eventstore.Answer) protocol.StartResult {
 	r := protocol.StartResult{
 		Status: protocol.StatusStarted, RunID: a.Run.ID, Job: a.Spec.Name, JobID: a.Run.JobID, Kind: a.Run.Kind, Origin: string(a.Run.Origin),
 		Args: a.Run.Args, Target: a.Spec.Target, Attempt: a.Run.Attempt, MaxAttempts: a.Spec.Retry.MaxAttempts,
@@ -173,7 +177,8 @@ func (v *Service) close(ctx context.Context, op string, commands []eventstore.Co
 		return nil, err
 	}
 	out := make([]protocol.Result, len(got))
-	for i, a := range got {
+	for i := range got {
+		a := &got[i]
 		switch code, fault := v.refusal(op, a); {
 		case a.Err != nil:
 			out[i] = protocol.Result{Status: refusedStatus(fault), Code: code, Error: fault}
@@ -203,7 +208,8 @@ func (v *Service) Fail(ctx context.Context, actor string, q protocol.FailRequest
 		return nil, err
 	}
 	out := make([]protocol.FailResult, len(got))
-	for i, a := range got {
+	for i := range got {
+		a := &got[i]
 		if code, fault := v.refusal(protocol.OpFail, a); a.Err != nil {
 			out[i] = protocol.FailResult{Status: refusedStatus(fault), Code: code, Error: fault}
 			continue
@@ -252,11 +258,15 @@ func (v *Service) Heartbeat(ctx context.Context, q protocol.HeartbeatRequest) ([
 // transactions lies more than that, the waits of a full worker and for a batch.
 func (v *Service) closed(op string, got []eventstore.Answer, ran []time.Duration) {
 	lanes := map[eventstore.WorkerLane]*took{}
-	for i, a := range got {
+	var last eventstore.WorkerLane
+	var t *took // of the last lane
+	var n recorded
+	for i := range got {
+		a := &got[i]
 		if a.Err != nil {
 			continue
 		}
-		v.recorded(op, a)
+		n.add(a)
 		if a.Run.State == domain.Pending {
 			v.due(a.Run.Queue)
 		}
@@ -264,14 +274,16 @@ func (v *Service) closed(op string, got []eventstore.Answer, ran []time.Duration
 			continue
 		}
 		lane := eventstore.WorkerLane{Queue: a.Run.Queue, Kind: a.Run.Kind}
-		t := lanes[lane]
-		if t == nil {
-			t = &took{at: a.Now}
-			lanes[lane] = t
+		if t == nil || lane != last {
+			last = lane
+			if t = lanes[lane]; t == nil {
+				t = &took{at: a.Now, seconds: v.metrics.runSeconds.WithLabelValues(lane.Queue)}
+				lanes[lane] = t
+			}
 		}
 		t.closed++
 		if a.Took > 0 {
-			v.metrics.runSeconds.WithLabelValues(a.Run.Queue).Observe(a.Took.Seconds())
+			t.seconds.Observe(a.Took.Seconds())
 			if ran != nil && ran[i] > 0 {
 				t.sum += min(ran[i], a.Took)
 			} else {
@@ -280,6 +292,7 @@ func (v *Service) closed(op string, got []eventstore.Answer, ran []time.Duration
 			t.runs++
 		}
 	}
+	n.note(v.metrics, op)
 	for lane, t := range lanes {
 		v.tally.note(ended{lane, t.at, t.closed})
 		if t.runs > 0 {
@@ -295,18 +308,32 @@ type took struct {
 	closed int
 	runs   int // of those, executed
 	sum    time.Duration
+
+	seconds prometheus.Observer // each of theirs
 }
 
-func (v *Service) recorded(op string, a eventstore.Answer) {
-	result := "recorded"
+// recorded counts what was recorded of a request, and what was again.
+type recorded struct{ first, repeated int }
+
+func (r *recorded) add(a *eventstore.Answer) {
 	if a.Repeat {
-		result = "repeated"
+		r.repeated++
+	} else {
+		r.first++
 	}
-	v.metrics.outcomes.WithLabelValues(op, result).Inc()
+}
+
+func (r recorded) note(m *metrics, op string) {
+	if r.first > 0 {
+		m.outcomes.WithLabelValues(op, "recorded").Add(float64(r.first))
+	}
+	if r.repeated > 0 {
+		m.outcomes.WithLabelValues(op, "repeated").Add(float64(r.repeated))
+	}
 }
 
 // refusal translates an answer's error: a refusal is decided, a fault is not.
-func (v *Service) refusal(op string, a eventstore.Answer) (protocol.RefusalCode, *protocol.Error) {
+func (v *Service) refusal(op string, a *eventstore.Answer) (protocol.RefusalCode, *protocol.Error) {
 	var r *domain.Refusal
 	switch {
 	case a.Err == nil:
